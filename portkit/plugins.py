@@ -1,0 +1,25 @@
+"""Finding things by walking a folder: each rule, command, operator, target or format is one module."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from types import ModuleType
+
+
+def modules(package: str) -> Iterator[ModuleType]:
+    """Import and yield every public module directly inside `package`, in name order."""
+    root = importlib.import_module(package)
+    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda item: item.name):
+        if not info.name.startswith("_"):
+            yield importlib.import_module(f"{package}.{info.name}")
+
+
+def external(group: str) -> Iterator[ModuleType]:
+    """Import and yield the modules that installed packages offer under an entry-point group."""
+    for point in sorted(entry_points(group=group), key=lambda item: item.name):
+        loaded = point.load()
+        if isinstance(loaded, ModuleType):
+            yield loaded

@@ -1,0 +1,314 @@
+"""Tile IR: typed, shaped values in SSA form with structured control flow; printer and verifier.
+
+A function is one *block program*: it runs once for each point of a grid.  A value is a scalar or a tile
+(an n-dimensional array whose sizes are known at compile time).  Passes are functions from `Function` to
+`Function`; the IR is valid before and after each (`verify`).  `interpret.py` defines what it means.
+
+| operations | operands → result | attributes |
+|---|---|---|
+| const | → any (a tile constant is a splat) | value |
+| program_id, num_programs | → i32 | axis |
+| arange | → i32[n] | start, end |
+| splat | scalar → tile | |
+| broadcast | tile → tile (sizes 1 grow; same rank) | |
+| expand_dims | tile → tile | axis |
+| reshape, trans | tile → tile | perm (trans) |
+| add sub mul min max | a, a → a (numbers; min/max return the other operand when one is NaN) | |
+| div | float, float → float | |
+| idiv irem | int, int → int, rounding towards zero as in C | |
+| and or xor shl shr | int, int → int (shr is arithmetic on signed, logical on unsigned types) | |
+| cmp | a, a → i1 | pred: eq ne lt le gt ge (ordered; ne is unordered, as in Python) |
+| select | i1, a, a → a | |
+| neg abs not | a → a (not: integers) | |
+| exp exp2 log log2 sqrt rsqrt sin cos tanh erf sigmoid floor ceil | float → float | |
+| fma | a, a, a → a (float, one rounding) | |
+| cast | a → b (numbers; value conversion, to integer towards zero) | |
+| bitcast | a → b of the same width | |
+| addptr | pointer, int → pointer (counts elements) | |
+| load | pointer [, i1 mask [, other]] → element; masked-off lanes give other, or 0 | has_mask, has_other |
+| store | pointer, value [, i1 mask] → | has_mask |
+| atomic_add | pointer, value [, i1 mask] → old value | has_mask |
+| reduce | tile → tile without that axis (or scalar) | kind: sum max min argmax argmin any all; axis |
+| dot | a[m,k], b[k,n], acc[m,n] → [m,n] | precision: "ieee" or "tf32" |
+| for | lower, upper, step, inits… → final values…; region(i, carried…) ends in yield | |
+| while | inits… → final values… | region 0 (carried…) yields condition, values…; 1 (values…) yields inits |
+| if | condition → values…; regions then, else, both end in yield | |
+| yield | values… → | |
+| return | → | |
+
+`max`/`min` reductions ignore NaN like Triton's default.  f16 and bf16 arithmetic rounds after every operation
+in the interpreter; a target may keep more precision inside one expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+# --- types -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DType:
+    """A number type: kind "int", "uint", "float" or "bfloat", and its width in bits (`i1` is the boolean)."""
+
+    kind: str
+    bits: int
+
+    def __str__(self) -> str:
+        return {"int": "i", "uint": "u", "float": "f", "bfloat": "bf"}[self.kind] + str(self.bits)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ("float", "bfloat")
+
+    @property
+    def is_int(self) -> bool:
+        return not self.is_float
+
+    @property
+    def is_bool(self) -> bool:
+        return self.bits == 1
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == "int"
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory (a boolean takes one)."""
+        return max(1, self.bits // 8)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The address of an element of type `to`."""
+
+    to: DType
+
+    def __str__(self) -> str:
+        return f"*{self.to}"
+
+
+Element: TypeAlias = DType | Pointer
+
+
+@dataclass(frozen=True)
+class Type:
+    """A scalar (`shape == ()`) or a tile of an element type."""
+
+    element: Element
+    shape: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.element}[{','.join(map(str, self.shape))}]" if self.shape else str(self.element)
+
+    @property
+    def is_tile(self) -> bool:
+        return bool(self.shape)
+
+    @property
+    def is_pointer(self) -> bool:
+        return isinstance(self.element, Pointer)
+
+    @property
+    def dtype(self) -> DType:
+        """The number type: of the value itself, or of what its pointers point to."""
+        return self.element.to if isinstance(self.element, Pointer) else self.element
+
+    @property
+    def numel(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    def with_shape(self, shape: tuple[int, ...]) -> Type:
+        return Type(self.element, shape)
+
+    def with_element(self, element: Element) -> Type:
+        return Type(element, self.shape)
+
+
+I1, I8, I16, I32, I64 = (DType("int", bits) for bits in (1, 8, 16, 32, 64))
+U8, U16, U32, U64 = (DType("uint", bits) for bits in (8, 16, 32, 64))
+F16, F32, F64 = (DType("float", bits) for bits in (16, 32, 64))
+BF16 = DType("bfloat", 16)
+DTYPES: dict[str, DType] = {
+    str(d): d for d in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64, BF16)
+}
+
+
+# --- values, operations, functions -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loc:
+    """Where in the kernel's source an operation comes from (lines and columns count from 1)."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(eq=False)
+class Value:
+    """The result of an operation or a block argument; identity is object identity."""
+
+    type: Type
+    name: str = ""  # a hint from the source, for printing
+    owner: Op | None = field(default=None, repr=False)  # None: a block argument
+
+
+Attribute: TypeAlias = int | float | bool | str | tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Block:
+    """Operations in order, with arguments that the operation around it supplies."""
+
+    args: list[Value] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation.  `regions` holds one block each; only control flow has any."""
+
+    opcode: str
+    operands: list[Value]
+    results: list[Value]
+    attrs: dict[str, Attribute] = field(default_factory=dict)
+    regions: list[Block] = field(default_factory=list)
+    loc: Loc | None = None
+
+    @property
+    def result(self) -> Value:
+        assert len(self.results) == 1, self.opcode
+        return self.results[0]
+
+
+@dataclass(frozen=True)
+class ParamFacts:
+    """What the launch promises of a parameter: used to specialise, part of the cache key."""
+
+    divisible_by_16: bool = False  # the integer, or the address in bytes
+    equal_to_1: bool = False
+    noalias: bool = False
+
+
+@dataclass(eq=False)
+class Function:
+    """A kernel: parameters (constexprs are already gone), facts about them, and a body ending in `return`."""
+
+    name: str
+    params: list[Value]
+    facts: list[ParamFacts]
+    body: Block
+    source: str = ""  # the kernel's source text, for messages
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation, outer before inner, in source order."""
+        yield from walk(self.body)
+
+
+def walk(block: Block) -> Iterator[Op]:
+    """Every operation of a block and of the blocks inside it."""
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            yield from walk(region)
+
+
+# --- building --------------------------------------------------------------------------------------
+
+
+class Builder:
+    """Appends operations to a block, and remembers the source location that they come from."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.loc: Loc | None = None
+
+    def add(
+        self,
+        opcode: str,
+        operands: list[Value],
+        types: list[Type],
+        regions: list[Block] | None = None,
+        **attrs: Attribute,
+    ) -> Op:
+        """Append an operation whose results have the given types."""
+        op = Op(opcode, operands, [], attrs, regions or [], self.loc)
+        op.results = [Value(t, owner=op) for t in types]
+        self.block.ops.append(op)
+        return op
+
+    def value(self, opcode: str, operands: list[Value], type: Type, **attrs: Attribute) -> Value:
+        """Append an operation with one result, and return that."""
+        return self.add(opcode, operands, [type], None, **attrs).result
+
+    def const(self, value: int | float | bool, type: Type) -> Value:
+        """A scalar constant, or a tile filled with one."""
+        return self.value("const", [], type, value=value)
+
+
+# --- printing --------------------------------------------------------------------------------------
+
+
+class Printer:
+    """Readable text of a function; stable, so that two equal functions print the same."""
+
+    def __init__(self) -> None:
+        self.names: dict[Value, str] = {}
+        self.used: dict[str, int] = {}
+
+    def name(self, value: Value) -> str:
+        if value not in self.names:
+            base = value.name or "v"
+            count = self.used.get(base, 0)
+            self.used[base] = count + 1
+            self.names[value] = f"%{base}" if count == 0 and value.name else f"%{base}{count}"
+        return self.names[value]
+
+    def function(self, func: Function) -> str:
+        facts = [_facts_text(f) for f in func.facts]
+        params = ", ".join(f"{self.name(p)}: {p.type}{f}" for p, f in zip(func.params, facts, strict=True))
+        return "\n".join([f"kernel {func.name}({params}) {{", *self.block(func.body, 1), "}"]) + "\n"
+
+    def block(self, block: Block, depth: int) -> list[str]:
+        return [line for op in block.ops for line in self.op(op, depth)]
+
+    def op(self, op: Op, depth: int) -> list[str]:
+        pad = "  " * depth
+        head = ", ".join(self.name(r) for r in op.results)
+        operands = ", ".join(self.name(v) for v in op.operands)
+        attrs = ", ".join(f"{k}={v!r}" for k, v in sorted(op.attrs.items()))
+        text = f"{op.opcode}({operands})" + (f" {{{attrs}}}" if attrs else "")
+        types = ", ".join(str(r.type) for r in op.results)
+        line = pad + (f"{head} = {text} : {types}" if op.results else text)
+        if not op.regions:
+            return [line]
+        lines = [line + " {"]
+        for index, region in enumerate(op.regions):
+            if index:
+                lines.append(pad + "} {")
+            if region.args:
+                args = ", ".join(f"{self.name(a)}: {a.type}" for a in region.args)
+                lines.append(f"{pad}  ({args}):")
+            lines += self.block(region, depth + 1)
+        return [*lines, pad + "}"]
+
+
+def _facts_text(facts: ParamFacts) -> str:
+    names = [name for name in ("divisible_by_16", "equal_to_1", "noalias") if getattr(facts, name)]
+    return f" {{{', '.join(names)}}}" if names else ""
+
+
+def dump(func: Function) -> str:
+    """The text of a function."""
+    return Printer().function(func)
