@@ -1,6 +1,6 @@
 """Build `docs/rules` and `docs/operators` from the sources.
 
-Usage: build_docs.py [--check]      with --check: write nothing, exit 1 if a page is missing, stale or orphaned
+Usage: build_docs.py [--check]    (--check: write nothing, exit 1 if a page is missing, stale or orphaned)
 """
 
 from __future__ import annotations
