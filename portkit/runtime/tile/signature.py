@@ -1,0 +1,235 @@
+"""What a kernel is compiled for: each argument is a constant, or a type with a few facts, never a size."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from portkit.errors import KernelError, UsageError
+from portkit.runtime.tile import ir
+
+POINTER_ALIGNMENT = 16
+_NO_FACTS = ir.ParamFacts()
+
+
+class _Missing:
+    """The default of a parameter that has none."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of a kernel as its `def` line states it.
+
+    `default` is `MISSING` when there is none; `specialize=False` keeps facts out of the signature.
+    """
+
+    name: str
+    is_constexpr: bool = False
+    default: object = MISSING
+    specialize: bool = True
+
+
+@dataclass(frozen=True)
+class Constexpr:
+    """An argument whose value is compiled into the kernel (a number, string, dtype, function, None, ...)."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """An argument that is passed at launch: its type in the IR and what is promised of its value."""
+
+    type: ir.Type
+    facts: ir.ParamFacts = _NO_FACTS
+
+
+ArgSpec: TypeAlias = Constexpr | Runtime
+
+_NUMPY: dict[str, ir.DType] = {
+    "bool": ir.I1,
+    "int8": ir.I8,
+    "int16": ir.I16,
+    "int32": ir.I32,
+    "int64": ir.I64,
+    "uint8": ir.U8,
+    "uint16": ir.U16,
+    "uint32": ir.U32,
+    "uint64": ir.U64,
+    "float16": ir.F16,
+    "float32": ir.F32,
+    "float64": ir.F64,
+    "bfloat16": ir.BF16,  # the extension type of ml_dtypes
+}
+
+
+def dtype_of(name: str) -> ir.DType | None:
+    """The IR's number type for a NumPy or torch dtype name (`float32`, `torch.bfloat16`), or None."""
+    return _NUMPY.get(name.removeprefix("torch."))
+
+
+def is_torch_tensor(value: object) -> bool:
+    """Whether the value is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def address_of(value: Any) -> int:
+    """The address of an array's or CPU tensor's first element."""
+    if isinstance(value, np.ndarray):
+        return int(value.ctypes.data)
+    return int(value.data_ptr())
+
+
+def spec_of(param: Param, value: object, kernel: str) -> ArgSpec:
+    """The specification of one actual argument.
+
+    NumPy arrays and torch CPU tensors give pointers, ints i32 (i64 or u64 when they do not fit), floats f32,
+    bools i1, None a constant.  Raises KernelError, naming the parameter, for anything else.
+    """
+    if param.is_constexpr or value is None:
+        return Constexpr(value)
+    if isinstance(value, np.ndarray):
+        return _array(param, value, kernel)
+    if isinstance(value, (bool, np.bool_)):
+        return Runtime(ir.Type(ir.I1))
+    if isinstance(value, (int, np.integer)):
+        return _integer(param, int(value), kernel)
+    if isinstance(value, (float, np.floating)):
+        return Runtime(ir.Type(ir.F32))
+    if is_torch_tensor(value):
+        return _tensor(param, value, kernel)
+    raise _refused(
+        param,
+        kernel,
+        f"takes no {type(value).__name__}",
+        "Pass a NumPy array, a torch tensor on the CPU, an int, a float or a bool, "
+        "or mark the parameter `tl.constexpr`.",
+    )
+
+
+def _array(param: Param, value: np.ndarray[Any, Any], kernel: str) -> Runtime:
+    dtype = dtype_of(value.dtype.name)
+    if dtype is None:
+        raise _dtype_refused(param, kernel, str(value.dtype))
+    if not value.dtype.isnative:
+        raise _refused(
+            param,
+            kernel,
+            f"is an array in foreign byte order ({value.dtype.str})",
+            "Convert it first: array.astype(array.dtype.newbyteorder('=')).",
+        )
+    return _pointer(param, dtype, int(value.ctypes.data))
+
+
+def _tensor(param: Param, value: Any, kernel: str) -> Runtime:
+    if value.device.type != "cpu":
+        raise _refused(
+            param,
+            kernel,
+            f"is a tensor on {value.device}",
+            "There is no tile compiler target for that device yet: move the tensor to the CPU, "
+            "or call the operator in `portkit.runtime.ops`, which runs on every torch device.",
+        )
+    if str(value.layout) != "torch.strided":
+        raise _refused(param, kernel, f"is a tensor of layout {value.layout}", "Pass tensor.to_dense().")
+    dtype = dtype_of(str(value.dtype))
+    if dtype is None:
+        raise _dtype_refused(param, kernel, str(value.dtype))
+    return _pointer(param, dtype, int(value.data_ptr()))
+
+
+def _pointer(param: Param, dtype: ir.DType, address: int) -> Runtime:
+    aligned = param.specialize and address % POINTER_ALIGNMENT == 0
+    return Runtime(ir.Type(ir.Pointer(dtype)), ir.ParamFacts(divisible_by_16=aligned))
+
+
+def _integer(param: Param, value: int, kernel: str) -> Runtime:
+    if -(2**31) <= value < 2**31:
+        dtype = ir.I32
+    elif -(2**63) <= value < 2**63:
+        dtype = ir.I64
+    elif 0 <= value < 2**64:
+        dtype = ir.U64
+    else:
+        raise _refused(param, kernel, f"is {value}, which does not fit in 64 bits", "Pass a smaller integer.")
+    if not param.specialize:
+        return Runtime(ir.Type(dtype))
+    return Runtime(ir.Type(dtype), ir.ParamFacts(divisible_by_16=value % 16 == 0, equal_to_1=value == 1))
+
+
+def _dtype_refused(param: Param, kernel: str, dtype: str) -> KernelError:
+    known = ", ".join(sorted(_NUMPY))
+    return _refused(param, kernel, f"has elements of type {dtype}", f"A kernel takes {known}.")
+
+
+def _refused(param: Param, kernel: str, what: str, remedy: str) -> KernelError:
+    return KernelError(f"argument `{param.name}` of kernel `{kernel}` {what}", remedy=remedy)
+
+
+def bind(
+    params: Sequence[Param], args: Sequence[object], kwargs: Mapping[str, object], kernel: str
+) -> list[object]:
+    """One value per parameter, in order, from a call's arguments and the defaults.
+
+    Raises UsageError when an argument is missing, given twice, unknown, or one too many.
+    """
+    if len(args) > len(params):
+        raise UsageError(f"kernel `{kernel}` takes {len(params)} arguments, {len(args)} were given")
+    given = dict(zip((p.name for p in params), args, strict=False))
+    for name, value in kwargs.items():
+        if name in given:
+            raise UsageError(f"kernel `{kernel}` was given argument `{name}` twice")
+        given[name] = value
+    names = {p.name for p in params}
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise UsageError(
+            f"kernel `{kernel}` has no parameter `{unknown[0]}`",
+            remedy=f"Its parameters are {', '.join(p.name for p in params)}.",
+        )
+    missing = [p.name for p in params if p.name not in given and p.default is MISSING]
+    if missing:
+        names_text = ", ".join(f"`{name}`" for name in missing)
+        raise UsageError(
+            f"kernel `{kernel}` was called without {names_text}",
+            remedy="Every parameter without a default is needed.",
+        )
+    return [given.get(p.name, p.default) for p in params]
+
+
+def specs_of(params: Sequence[Param], values: Sequence[object], kernel: str) -> tuple[ArgSpec, ...]:
+    """The specification of every argument, in the order of the parameters."""
+    return tuple(spec_of(p, v, kernel) for p, v in zip(params, values, strict=True))
+
+
+def signature_key(specs: Sequence[ArgSpec]) -> tuple[object, ...]:
+    """A hashable key of the specifications in which 1, 1.0 and True differ."""
+    return tuple(_key(spec) for spec in specs)
+
+
+def _key(spec: ArgSpec) -> object:
+    if isinstance(spec, Runtime):
+        return spec
+    return ("constexpr", constant_key(spec.value))
+
+
+def constant_key(value: object) -> object:
+    """A hashable stand-in for a constant: by type and value where it hashes, else by identity."""
+    if isinstance(value, (list, tuple)):
+        return (type(value), tuple(constant_key(v) for v in value))
+    try:
+        hash(value)
+    except TypeError:
+        return (type(value), id(value))
+    return (type(value), value)
