@@ -1,0 +1,44 @@
+"""What distributed training needs to know of the device: backend, device ids, where checkpoints load to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portkit.runtime._torch import torch
+from portkit.runtime.devices import device, device_type, index_of, is_available
+
+
+def distributed_backend() -> str:
+    """The default process-group backend of the device: "nccl", "xccl", "hccl", ...; "gloo" on the CPU.
+
+    Also "gloo" where this build of torch lacks the device's backend (NCCL on Windows).
+    """
+    dist = torch().distributed
+    if not dist.is_available():
+        return "gloo"
+    backend = str(dist.get_default_backend_for_device(device_type()))
+    if backend == "nccl" and not dist.is_nccl_available():
+        return "gloo"
+    return backend
+
+
+def ddp_device_ids(index: Any) -> list[int] | None:
+    """`device_ids` of DistributedDataParallel: `[index]` on an accelerator, None on the CPU (it refuses ids).
+
+    `index` is an int, string, device or None; without an index the result is None.
+    """
+    number = index_of(index)
+    return [number] if is_available() and number is not None else None
+
+
+def map_location(location: Any = None) -> Any:
+    """`map_location` of `torch.load` for the device in use.
+
+    None, an index, "cuda", "cuda:1" or a device give that accelerator, or the CPU where there is none; "cpu"
+    stays; the values of a dict are mapped likewise (its keys are tags in the file); a function is kept.
+    """
+    if isinstance(location, dict):
+        return {tag: str(map_location(place)) for tag, place in location.items()}
+    if callable(location):
+        return location
+    return device(location)
