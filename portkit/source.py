@@ -1,8 +1,16 @@
-"""Files to look at: discovery, decoding, and notebooks split into cells."""
+"""Files to look at: what kind a file is, its exact decoding, and notebooks split into cells."""
 
 from __future__ import annotations
 
+import codecs
+import io
+import re
+import tokenize
+from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path, PurePosixPath
+
+from portkit.cells import CellError, Unit, split_notebook
 
 
 class Kind(str, Enum):
@@ -19,3 +27,135 @@ class Kind(str, Enum):
     CUDA = "cuda"
     CPP = "cpp"
     OTHER = "other"
+
+
+_SUFFIXES = {
+    ".py": Kind.PYTHON,
+    ".pyw": Kind.PYTHON,
+    ".pyi": Kind.PYTHON,
+    ".ipynb": Kind.NOTEBOOK,
+    ".yml": Kind.YAML,
+    ".yaml": Kind.YAML,
+    ".json": Kind.JSON,
+    ".jsonc": Kind.JSON,
+    ".toml": Kind.TOML,
+    ".sh": Kind.SHELL,
+    ".bash": Kind.SHELL,
+    ".zsh": Kind.SHELL,
+    ".slurm": Kind.SHELL,
+    ".sbatch": Kind.SHELL,
+    ".cu": Kind.CUDA,
+    ".cuh": Kind.CUDA,
+    **dict.fromkeys((".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx"), Kind.CPP),
+}
+_NAMES = (
+    (
+        re.compile(r"(?:.*[-_.])?(?:requirements?|constraints?)(?:[-_.].*)?\.(?:txt|in)", re.I),
+        Kind.REQUIREMENTS,
+    ),
+    (re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.].*)?\.ya?ml", re.I), Kind.REQUIREMENTS),
+    (re.compile(r"(?:.*\.)?(?:Dockerfile|Containerfile)(?:[-_.].*)?", re.I), Kind.DOCKERFILE),
+)
+_SHEBANG = re.compile(rb"#!.*\b(python|bash|sh|zsh)[\d.]*\b")
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class Unreadable(Exception):
+    """A file cannot be decoded; `reason` says why."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: its bytes, how they decode, and its units (the file itself, or the cells of a notebook)."""
+
+    path: str  # relative to the scanned root, with forward slashes
+    kind: Kind
+    data: bytes
+    text: str  # decoded, line ends as they are, without the BOM
+    encoding: str
+    bom: bytes
+    units: tuple[Unit, ...]
+
+    @property
+    def newline(self) -> str:
+        """The line end that the file uses most; "\\n" if it has none."""
+        counts = {end: self.text.count(end) for end in ("\r\n", "\n", "\r")}
+        counts["\n"] -= counts["\r\n"]
+        counts["\r"] -= counts["\r\n"]
+        best = max(counts, key=lambda end: counts[end])
+        return best if counts[best] else "\n"
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of this file with another text: same encoding, same BOM.
+
+        Raises UnicodeEncodeError if the file's encoding cannot hold the text.
+        """
+        return self.bom + text.encode(self.encoding)
+
+
+def kind_of(name: str, head: bytes = b"") -> Kind:
+    """The kind of a file, by its name, or by the first line if the name says nothing."""
+    base = PurePosixPath(name).name
+    for pattern, kind in _NAMES:
+        if pattern.fullmatch(base):
+            return kind
+    known = _SUFFIXES.get(PurePosixPath(base).suffix.lower())
+    if known is not None:
+        return known
+    found = _SHEBANG.match(head) if "." not in base else None
+    if found is None:
+        return Kind.OTHER
+    return Kind.PYTHON if found[1] == b"python" else Kind.SHELL
+
+
+def decode(data: bytes, kind: Kind) -> tuple[str, str, bytes]:
+    """Text, encoding and BOM of a file.  Raises Unreadable with the reason."""
+    bom, encoding = b"", "utf-8"
+    for mark, name in _BOMS:
+        if data.startswith(mark):
+            bom, encoding = mark, name
+    body = data[len(bom) :]
+    if b"\0" in body and not encoding.startswith("utf-16"):
+        raise Unreadable("holds null bytes: binary, or cut off while it was written")
+    if kind is Kind.PYTHON and encoding == "utf-8":
+        try:
+            encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        except SyntaxError as error:
+            raise Unreadable(f"its encoding is not known: {error.msg}", 1) from None
+        encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+    try:
+        return body.decode(encoding), encoding, bom
+    except UnicodeDecodeError as error:
+        if kind is Kind.PYTHON or kind is Kind.NOTEBOOK or bom:
+            line = body.count(b"\n", 0, error.start) + 1
+            raise Unreadable(f"is not valid {encoding}: byte {body[error.start]:#04x}", line) from None
+        return body.decode("latin-1"), "latin-1", b""
+    except LookupError:
+        raise Unreadable(f"its encoding is not known: {encoding}", 1) from None
+
+
+def load(data: bytes, path: str, kind: Kind | None = None) -> Source:
+    """The source that a file's bytes hold.  Raises Unreadable with the reason."""
+    kind = kind_of(path, data[:200]) if kind is None else kind
+    text, encoding, bom = decode(data, kind)
+    units: tuple[Unit, ...] = (Unit(text, text, None),)
+    if kind is Kind.NOTEBOOK:
+        try:
+            units = split_notebook(text)
+        except CellError as error:
+            raise Unreadable(error.reason, error.line) from None
+    return Source(path, kind, data, text, encoding, bom, units)
+
+
+def read(file: Path, path: str, kind: Kind | None = None) -> Source:
+    """Read one file.  Raises Unreadable with the reason."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    return load(data, path, kind)

@@ -1,0 +1,179 @@
+"""One source → its findings: the byte test, one parse, one walk for all rules, suppression, stable ids."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from portkit import inventory, suppress
+from portkit.cells import Unit
+from portkit.context import UnitContext
+from portkit.finding import Finding, Unparsed
+from portkit.parsing import NotPython, parse
+from portkit.rule import Rule, Visit
+from portkit.scopes import Tree
+from portkit.source import Kind, Source
+
+CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK})
+
+
+@dataclass
+class Checked:
+    """What became of one source."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unparsed: list[Unparsed] = field(default_factory=list)
+    operators: Counter[str] = field(default_factory=Counter)  # calls of tensor operators, by qualified name
+    suppressed: int = 0
+    parsed: bool = False  # whether a syntax tree had to be built
+
+
+class Rules:
+    """The rules of a run, arranged so that each node is shown only to those that want it."""
+
+    def __init__(self, rules: Sequence[type[Rule]]) -> None:
+        self.classes = tuple(rules)
+        self.rules = [rule() for rule in rules]
+        self.ids = frozenset(rule.id for rule in rules)
+        self._visits = {rule: _visits(rule) for rule in self.rules}
+        self.triggers = sorted({trigger for rule in rules for trigger in rule.triggers})
+
+    def near(self, lowered: bytes) -> list[Rule]:
+        """The rules that have a trigger in these lower-case bytes."""
+        hits = {trigger for trigger in self.triggers if trigger in lowered}
+        return [rule for rule in self.rules if not hits.isdisjoint(rule.triggers)] if hits else []
+
+    def dispatch(self, near: Iterable[Rule]) -> dict[type[ast.AST], list[Visit]]:
+        """Node type → the methods of these rules that want it."""
+        table: dict[type[ast.AST], list[Visit]] = {}
+        for rule in near:
+            for kind, visit in self._visits[rule]:
+                table.setdefault(kind, []).append(visit)
+        return table
+
+
+def _visits(rule: Rule) -> list[tuple[type[ast.AST], Visit]]:
+    return [(getattr(ast, kind), getattr(rule, method)) for kind, method in rule.visits().items()]
+
+
+def check_source(source: Source, rules: Rules, operators: str) -> Checked:
+    """All findings of one source, in order.  Rules must not raise: what they raise goes through."""
+    result = Checked()
+    lowered = source.data.lower()
+    if source.encoding not in ("utf-8", "latin-1"):
+        lowered = source.text.lower().encode()
+    near = rules.near(lowered)
+    counts = source.kind in CODE and b"torch" in lowered
+    if not near and not counts and b"portkit:" not in lowered:
+        return result
+    units = source.units
+    prelude = _Prelude()
+    for unit in units:
+        _check_unit(source, unit, near, rules, operators, prelude, result)
+    result.findings = finish(result.findings)
+    return result
+
+
+class _Prelude:
+    """What earlier cells of the same notebook bound, so that later cells know their imports."""
+
+    def __init__(self) -> None:
+        self.statements: list[ast.stmt] = []
+
+    def add(self, module: ast.Module) -> None:
+        kept = (ast.Import, ast.ImportFrom, ast.Assign, ast.Try, ast.If)
+        self.statements += [item for item in module.body if isinstance(item, kept)]
+
+
+def _check_unit(
+    source: Source,
+    unit: Unit,
+    near: Sequence[Rule],
+    rules: Rules,
+    operators: str,
+    prelude: _Prelude,
+    result: Checked,
+) -> None:
+    suppressions = suppress.find(unit.text)
+    whole = any(item.whole_file and not item.ids for item in suppressions)
+    found: list[Finding] = []
+    if source.kind in CODE and unit.python is not None:
+        try:
+            module = parse(unit.python)
+        except NotPython as error:
+            result.unparsed.append(_unparsed(source.path, unit, error))
+            return
+        result.parsed = True
+        found = _visit(source, unit, module, rules.dispatch(near), operators, prelude, result, not whole)
+    if near:
+        found += _visit_text(source, unit, near, operators)
+    kept, dropped = suppress.apply(_unique(found), suppressions, source.path, unit.cell, rules.ids)
+    result.findings += kept
+    result.suppressed += dropped
+
+
+def _unparsed(path: str, unit: Unit, error: NotPython) -> Unparsed:
+    reason = error.reason if unit.cell is None else f"cell {unit.cell} {error.reason}"
+    return Unparsed(path, reason, error.line, error.column)
+
+
+def _visit(
+    source: Source,
+    unit: Unit,
+    module: ast.Module,
+    table: Mapping[type[ast.AST], Sequence[Visit]],
+    operators: str,
+    prelude: _Prelude,
+    result: Checked,
+    count: bool,
+) -> list[Finding]:
+    try:
+        tree = Tree(module, frozenset(table) | inventory.NODES, prelude.statements)
+        ctx = UnitContext(source.path, source.kind, unit, operators, tree)
+        found = [
+            finding
+            for node in tree.wanted
+            for visit in table.get(type(node), ())
+            for finding in visit(node, ctx)
+        ]
+        if count:
+            result.operators.update(inventory.count(tree, ctx.names))
+    except RecursionError:
+        result.unparsed.append(Unparsed(source.path, "is nested too deeply to be followed"))
+        return []
+    if unit.cell is not None:
+        prelude.add(module)
+    return found
+
+
+def _visit_text(source: Source, unit: Unit, near: Sequence[Rule], operators: str) -> list[Finding]:
+    ctx = None
+    found: list[Finding] = []
+    for rule in near:
+        if source.kind in rule.text_kinds:
+            ctx = ctx or UnitContext(source.path, source.kind, unit, operators, None)
+            found += rule.visit_text(ctx)
+    return found
+
+
+def _unique(findings: Iterable[Finding]) -> list[Finding]:
+    """Sorted, without what one rule said twice of one place."""
+    seen: dict[object, Finding] = {}
+    for finding in findings:
+        seen.setdefault((finding.location, finding.rule, finding.message), finding)
+    return sorted(seen.values(), key=lambda item: item.sort_key)
+
+
+def finish(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings of one source, sorted and with ids that survive a move to another line."""
+    equals: Counter[tuple[str, ...]] = Counter()
+    result = []
+    for finding in sorted(findings, key=lambda item: (item.location.cell or 0, *item.sort_key)):
+        key = (finding.location.path, finding.rule, finding.scope, " ".join(finding.snippet.split()))
+        text = "\0".join((*key, str(equals[key])))
+        equals[key] += 1
+        result.append(replace(finding, id=hashlib.blake2b(text.encode(), digest_size=6).hexdigest()))
+    return result

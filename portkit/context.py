@@ -1,0 +1,225 @@
+"""What a rule is told about the unit that it looks at: the implementation of `rule.Context`."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from portkit.cells import Unit
+from portkit.finding import Edit, Finding, Location, NeedImport, Phase, Span, Support
+from portkit.flow import Flow
+from portkit.guards import Guards
+from portkit.names import Names
+from portkit.rule import Rule
+from portkit.scopes import FUNCTIONS, Tree
+from portkit.source import Kind
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_SNIPPET = 200  # characters of a source line that a report shows
+_ALIASES = {"portkit.runtime": "pk", "torch.nn.functional": "F", "numpy": "np"}
+
+
+class Lines:
+    """Positions in a text: offsets, and lines and columns counted from 1."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+        self._ascii = text.isascii()
+
+    def offset(self, line: int, column: int) -> int:
+        """Character offset of an `ast` position: line from 1, column in UTF-8 bytes from 0."""
+        start = self.starts[line - 1]
+        if self._ascii:
+            return start + column
+        text = self.line(line)
+        if text.isascii():
+            return start + column
+        return start + len(text.encode()[:column].decode(errors="ignore"))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both from 1, of a character offset."""
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a line without its end."""
+        end = self.starts[number] if number < len(self.starts) else len(self.text)
+        return self.text[self.starts[number - 1] : end].rstrip("\r\n")
+
+
+class UnitContext:
+    """One file, or one cell, with its names; see `rule.Context` for what each method promises."""
+
+    def __init__(self, path: str, kind: Kind, unit: Unit, operators: str, tree: Tree | None) -> None:
+        self.path = path
+        self.kind = kind
+        self.text = unit.text
+        self.operators = operators
+        self.cell = unit.cell
+        self.tree = tree
+        self.lines = Lines(unit.text)
+        self.used_imports: list[str] = []
+
+    # The parts that only some rules need are made when they are asked for.
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self._tree)
+
+    @cached_property
+    def flow(self) -> Flow:
+        return Flow(self.names)
+
+    @cached_property
+    def guards(self) -> Guards:
+        return Guards(self.names, self.source)
+
+    @property
+    def _tree(self) -> Tree:
+        if self.tree is None:
+            raise ValueError(f"{self.path} is not Python: it has no syntax tree")
+        return self.tree
+
+    def resolve(self, node: ast.AST) -> str | None:
+        return self.names.resolve(node)
+
+    def constant(self, node: ast.AST) -> object | None:
+        return self.names.constant(node)
+
+    def local_name(self, qualified: str) -> str | None:
+        return self.names.local_name(qualified)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self._tree.parents.get(node)
+
+    def parents(self, node: ast.AST) -> Iterator[ast.AST]:
+        return self._tree.ancestors(node)
+
+    def guard(self, node: ast.AST) -> str | None:
+        return self.guards.of(node)
+
+    def scope(self, node: ast.AST) -> str:
+        owners = [item for item in self._tree.ancestors(node) if isinstance(item, (*FUNCTIONS, ast.ClassDef))]
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            owners.insert(0, node)
+        return ".".join(item.name for item in reversed(owners))
+
+    def is_device_sink(self, node: ast.AST) -> bool:
+        return self.flow.is_device_sink(node)
+
+    def is_shadowed(self, name: str, node: ast.AST) -> bool:
+        return self.names.is_shadowed(name, node)
+
+    def span(self, node: ast.AST) -> Span:
+        line, column = getattr(node, "lineno", None), getattr(node, "col_offset", None)
+        end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
+        if line is None or column is None or end_line is None or end_column is None:
+            raise ValueError(f"{type(node).__name__} has no position")
+        return Span(self.lines.offset(line, column), self.lines.offset(end_line, end_column))
+
+    def source(self, node: ast.AST) -> str:
+        span = self.span(node)
+        return self.text[span.start : span.end]
+
+    def use(self, module: str) -> tuple[str, tuple[NeedImport, ...]]:
+        spelled = self.local_name(module)
+        if spelled is not None:
+            return spelled, ()
+        if module.startswith("torch.") and (torch := self.local_name("torch")) is not None:
+            return torch + module.removeprefix("torch"), ()
+        last = module.rpartition(".")[2]
+        alias = self._free_alias(_ALIASES.get(module, last), module)
+        plain = alias == module
+        return alias, (NeedImport(module, None, None if plain else alias),)
+
+    def _free_alias(self, wanted: str, module: str) -> str:
+        """A name for `module` that no scope of the unit uses for something else."""
+        for name in (wanted, module.replace(".", "_"), f"_{wanted}", f"_{module.replace('.', '_')}"):
+            if not self._taken(name, module):
+                return name
+        number = 2
+        while self._taken(f"{wanted}{number}", module):
+            number += 1
+        return f"{wanted}{number}"
+
+    def _taken(self, name: str, module: str) -> bool:
+        if name in self._tree.loads and not self.names.is_bound_anywhere(name):
+            return True  # comes from a star import, or is a builtin
+        return any(
+            item.target != module
+            for scope in self._tree.every_scope()
+            for item in scope.bindings.get(name, ())
+        )
+
+    # --- findings ----------------------------------------------------------------------------------
+
+    def finding(
+        self,
+        rule: Rule,
+        node: ast.AST | Span,
+        message: str,
+        *,
+        support: Support,
+        remedy: str,
+        edits: Sequence[Edit] = (),
+        phase: Phase | None = None,
+        qualified_name: str | None = None,
+        note: str = "",
+        lossy: bool = False,
+    ) -> Finding:
+        scope, guard = "", None
+        if isinstance(node, ast.AST):
+            if self._not_editable(node) and edits:
+                edits, support = (), Support.MANUAL
+            callee = node.func if isinstance(node, ast.Call) else node
+            lossy = lossy or self.names.through_star(callee)
+            scope, guard = self.scope(node), self.guard(node)
+            span = self.span(self._placed(node))
+        else:
+            span = node
+        line, column = self.lines.position(span.start)
+        end_line, end_column = self.lines.position(span.end)
+        return Finding(
+            rule=rule.id,
+            phase=phase or rule.phase,
+            support=support,
+            location=Location(self.path, line, column, end_line, end_column, self.cell),
+            message=message,
+            remedy=remedy,
+            qualified_name=qualified_name,
+            scope=scope,
+            guard=guard,
+            snippet=self.lines.line(line).strip()[:_SNIPPET],
+            note=note,
+            edits=tuple(edits),
+            lossy=lossy,
+        )
+
+    def _not_editable(self, node: ast.AST) -> bool:
+        """Places whose source cannot be replaced by another expression."""
+        if isinstance(node, ast.Call) and self.names.through_partial(node.func):
+            return True  # some arguments are bound elsewhere
+        if any(isinstance(item, ast.pattern) for item in (node, *self.parents(node))):
+            return True  # a name in a pattern would capture
+        return self._placed(node) is not node
+
+    def _placed(self, node: ast.AST) -> ast.AST:
+        """`node`, or the f-string around it where this Python gets positions inside f-strings wrong."""
+        if sys.version_info >= (3, 12):
+            return node
+        for outer in self.parents(node):
+            if isinstance(outer, ast.JoinedStr):
+                return node if self._position_holds(node) else self._placed(outer)
+        return node
+
+    def _position_holds(self, node: ast.AST) -> bool:
+        try:
+            text = self.source(node)
+            return ast.dump(ast.parse(text.strip(), mode="eval").body) == ast.dump(node)
+        except (SyntaxError, ValueError, IndexError):
+            return False

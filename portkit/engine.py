@@ -1,0 +1,194 @@
+"""Paths → findings: every source looked at once, in as many processes as help, in an order that is fixed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from portkit import ruleset
+from portkit.cells import Unit
+from portkit.check import CODE, Checked, Rules, check_source
+from portkit.config import Config
+from portkit.discover import Found, discover
+from portkit.finding import Finding, Unparsed
+from portkit.rule import Rule
+from portkit.source import Kind, Source, Unreadable, load, read
+
+_BATCH = 40  # files that one process takes at a time
+_ENOUGH = 200  # files from which on more processes are worth their start
+
+
+@dataclass
+class ScanResult:
+    """Everything that a report may say about a scan."""
+
+    root: Path
+    paths: tuple[str, ...]  # as the user gave them
+    config: Config
+    rules: tuple[type[Rule], ...]
+    findings: list[Finding] = field(default_factory=list)
+    unparsed: list[Unparsed] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)  # files by kind
+    lines: int = 0
+    suppressed: int = 0
+    operators: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def files(self) -> int:
+        """How many files were looked at, those that could not be parsed included."""
+        return sum(self.kinds.values())
+
+
+def scan(
+    paths: Sequence[str | Path],
+    config: Config | None = None,
+    *,
+    rules: Sequence[type[Rule]] | None = None,
+    jobs: int | None = None,
+    stdin: bytes = b"",
+) -> ScanResult:
+    """Look at files and folders (`-`: Python on `stdin`).
+
+    Raises UsageError for a path that does not exist and ConfigError for wrong settings.
+    """
+    config = config if config is not None else Config()
+    chosen = tuple(rules) if rules is not None else config.rules(ruleset.all_rules())
+    root, found, bad = discover(paths, config)
+    result = ScanResult(root, tuple(map(str, paths)), config, chosen)
+    result.unparsed += bad
+    if "-" in map(str, paths):
+        _merge(result, _look_at_text(stdin, chosen, config))
+    for one in _look_at_all(found, chosen, config, jobs):
+        _merge(result, one)
+    result.findings = _outside_ignores(result.findings, config)
+    result.findings.sort(key=lambda item: (item.location.path, item.location.cell or 0, *item.sort_key))
+    result.unparsed.sort(key=lambda item: (item.path, item.line or 0))
+    return result
+
+
+def check_text(
+    text: str,
+    path: str = "<text>",
+    kind: Kind = Kind.PYTHON,
+    config: Config | None = None,
+    rules: Sequence[type[Rule]] | None = None,
+) -> list[Finding]:
+    """The findings of one text (of a whole notebook's JSON, if that is its kind); none if it is not Python.
+
+    Per-path ignores are honoured; `path` only names the place.
+    """
+    config = config if config is not None else Config()
+    chosen = tuple(rules) if rules is not None else config.rules(ruleset.all_rules())
+    try:
+        source = source_of(text, path, kind)
+    except Unreadable:
+        return []
+    return _outside_ignores(check_source(source, Rules(chosen), config.operators).findings, config)
+
+
+def source_of(text: str, path: str, kind: Kind) -> Source:
+    """A source made of text that is already decoded.  Raises Unreadable if it is a broken notebook."""
+    if kind is Kind.NOTEBOOK:
+        return load(text.encode(), path, kind)
+    return Source(path, kind, text.encode(errors="surrogatepass"), text, "utf-8", b"", (Unit(text, text),))
+
+
+# --- one file, and many ------------------------------------------------------------------------------
+
+
+@dataclass
+class _Looked:
+    """What one file gave; plain data, so that it can come from another process."""
+
+    path: str
+    kind: Kind
+    lines: int = 0
+    checked: Checked = field(default_factory=Checked)
+
+
+def _look_at(found: Found, rules: Rules, config: Config) -> _Looked:
+    looked = _Looked(found.path, found.kind)
+    try:
+        source = read(found.file, found.path, found.kind)
+    except Unreadable as error:
+        looked.checked.unparsed.append(Unparsed(found.path, error.reason, error.line))
+        return looked
+    looked.lines = _lines(source)
+    looked.checked = check_source(source, rules, config.operators)
+    return looked
+
+
+def _look_at_text(data: bytes, rules: Sequence[type[Rule]], config: Config) -> _Looked:
+    looked = _Looked("<stdin>", Kind.PYTHON)
+    try:
+        source = load(data, "<stdin>", Kind.PYTHON)
+    except Unreadable as error:
+        looked.checked.unparsed.append(Unparsed("<stdin>", error.reason, error.line))
+        return looked
+    looked.lines = _lines(source)
+    looked.checked = check_source(source, Rules(rules), config.operators)
+    return looked
+
+
+def _lines(source: Source) -> int:
+    if source.kind is Kind.NOTEBOOK:
+        return sum(unit.text.count("\n") + 1 for unit in source.units)
+    ends = source.data.count(b"\n") or source.data.count(b"\r")
+    return ends + (1 if source.data and not source.data.endswith((b"\n", b"\r")) else 0)
+
+
+def _merge(result: ScanResult, one: _Looked) -> None:
+    result.kinds[one.kind.value] += 1
+    result.lines += one.lines
+    result.findings += one.checked.findings
+    result.unparsed += one.checked.unparsed
+    result.suppressed += one.checked.suppressed
+    result.operators.update(one.checked.operators)
+
+
+def _look_at_all(
+    found: Sequence[Found], rules: Sequence[type[Rule]], config: Config, jobs: int | None
+) -> Iterator[_Looked]:
+    jobs = jobs or (min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1))
+    if jobs < 2 or len(found) < _ENOUGH:
+        arranged = Rules(rules)
+        yield from (_look_at(item, arranged, config) for item in found)
+        return
+    batches = [found[start : start + _BATCH] for start in range(0, len(found), _BATCH)]
+    # fork is quick, and safe only while this process has a single thread
+    method = "fork" if _can_fork() else "spawn"
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(jobs, context, initializer=_start, initargs=(tuple(rules), config)) as pool:
+        for batch in pool.map(_work, batches):
+            yield from batch
+
+
+def _can_fork() -> bool:
+    return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+
+
+_state: dict[str, tuple[Rules, Config]] = {}  # of a worker process
+
+
+def _start(rules: Sequence[type[Rule]], config: Config) -> None:
+    _state["run"] = (Rules(rules), config)
+
+
+def _work(batch: Sequence[Found]) -> list[_Looked]:
+    rules, config = _state["run"]
+    return [_look_at(item, rules, config) for item in batch]
+
+
+def _outside_ignores(findings: Sequence[Finding], config: Config) -> list[Finding]:
+    if not config.per_path_ignores:
+        return list(findings)
+    return [item for item in findings if not config.is_ignored(item.location.path, item.rule)]
+
+
+__all__ = ["CODE", "ScanResult", "check_text", "scan", "source_of"]

@@ -1,0 +1,161 @@
+"""Conditions that a site stands under: CUDA tests, and imports that may fail."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from portkit.names import Names
+from portkit.scopes import FUNCTIONS, Bound
+
+_TESTS = (
+    "torch.cuda.is_available",
+    "torch.cuda.device_count",
+    "torch.cuda.is_bf16_supported",
+    "torch.cuda.get_device_capability",
+    "torch.cuda.is_initialized",
+    "torch.version.cuda",
+    "torch.backends.cuda.is_built",
+    "torch.backends.cudnn.is_available",
+    "torch.accelerator.is_available",
+    "torch.xpu.is_available",
+    "torch.backends.mps.is_available",
+    "portkit.runtime.is_available",
+    "portkit.runtime.device_count",
+)
+_FLAGS = ("cuda", "use_cuda", "with_cuda", "no_cuda", "has_cuda", "cuda_available", "use_gpu", "gpu")
+
+
+class Guards:
+    """Finds the innermost condition on CUDA, or on an optional import, around a node."""
+
+    def __init__(self, names: Names, source: Callable[[ast.AST], str]) -> None:
+        self.names = names
+        self.tree = names.tree
+        self.source = source
+
+    def of(self, node: ast.AST) -> str | None:
+        """Source of the innermost such condition, negated where the other branch holds `node`."""
+        inner = node
+        for outer in self.tree.ancestors(node):
+            found = self._at(outer, inner)
+            if found is not None:
+                return found
+            inner = outer
+        return None
+
+    def _at(self, outer: ast.AST, inner: ast.AST) -> str | None:
+        if isinstance(outer, (ast.If, ast.IfExp, ast.While)) and inner is not outer.test:
+            if self.is_test(outer.test):
+                positive = inner is outer.body if isinstance(outer, ast.IfExp) else inner in outer.body
+                return self._text(outer.test, positive)
+        elif isinstance(outer, ast.BoolOp) and inner in outer.values:
+            before = outer.values[: outer.values.index(inner)]
+            tests = [value for value in before if self.is_test(value)]
+            if tests:
+                return self._text(tests[-1], isinstance(outer.op, ast.And))
+        elif isinstance(outer, ast.Try) and inner in outer.body and _catches_import(outer):
+            return "try: " + self.source(outer.body[0]).splitlines()[0]
+        elif isinstance(outer, FUNCTIONS) and inner not in outer.decorator_list:
+            for decorator in outer.decorator_list:
+                if isinstance(decorator, ast.Call) and any(map(self.is_test, decorator.args)):
+                    return self.source(decorator)
+        return self._early_exit(outer, inner)
+
+    def _early_exit(self, outer: ast.AST, inner: ast.AST) -> str | None:
+        """`if not torch.cuda.is_available(): return` above `inner` guards all that follows."""
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(outer, field, None)
+            if not isinstance(block, list) or inner not in block:
+                continue
+            for statement in reversed(block[: block.index(inner)]):
+                if isinstance(statement, ast.Assert) and self.is_test(statement.test):
+                    return self._text(statement.test, True)
+                leaves = isinstance(statement, ast.If) and _leaves(statement.body) and not statement.orelse
+                if leaves and self.is_test(statement.test):
+                    return self._text(statement.test, False)
+        return None
+
+    def _text(self, test: ast.expr, positive: bool) -> str:
+        text = " ".join(self.source(test).split())
+        if positive:
+            return text
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return " ".join(self.source(test.operand).split())
+        return f"not ({text})" if isinstance(test, (ast.BoolOp, ast.Compare, ast.IfExp)) else f"not {text}"
+
+    def is_test(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a condition asks for CUDA, or whether an optional import worked."""
+        for item in ast.walk(node):
+            if isinstance(item, ast.Attribute):
+                if item.attr in ("is_cuda", *_FLAGS[1:]) or self.names.resolve(item) in _TESTS:
+                    return True
+                if item.attr == "cuda" and self.names.resolve(item) is None:
+                    return True  # args.cuda
+            elif (isinstance(item, ast.Compare) and _mentions_cuda(item)) or (
+                isinstance(item, ast.Name) and self._is_flag(item, depth)
+            ):
+                return True
+        return False
+
+    def _is_flag(self, name: ast.Name, depth: int) -> bool:
+        bindings = self.tree.bindings(name.id, name)
+        if any(item.how is Bound.IMPORT and self._may_fail(item.node) for item in bindings):
+            return True
+        if self.names.resolve(name) in _TESTS or (bindings and name.id.lower() in _FLAGS):
+            return True
+        if depth > 3:
+            return False
+        for item in bindings:
+            if item.value is None:
+                continue
+            flag = isinstance(item.value, ast.Constant) and isinstance(item.value.value, bool)
+            if flag and self._may_fail(item.node):
+                return True
+            if not flag and not isinstance(item.value, ast.Constant) and self.is_test(item.value, depth + 1):
+                return True
+        return False
+
+    def _may_fail(self, node: ast.AST) -> bool:
+        """Whether a statement stands in a `try` that an import may leave."""
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, ast.Try):
+                return _catches_import(outer)
+        return False
+
+
+def _catches_import(node: ast.Try) -> bool:
+    if not any(isinstance(item, (ast.Import, ast.ImportFrom)) for item in node.body):
+        return False
+    for handler in node.handlers:
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        names = {getattr(kind, "id", getattr(kind, "attr", "")) for kind in kinds}
+        if handler.type is None or names & {"ImportError", "ModuleNotFoundError", "Exception", "OSError"}:
+            return True
+    return False
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    last = body[-1]
+    if isinstance(last, (ast.Return, ast.Raise, ast.Continue)):
+        return True
+    call = last.value if isinstance(last, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func) in (
+        "sys.exit",
+        "exit",
+        "quit",
+        "pytest.skip",
+    )
+
+
+def _mentions_cuda(node: ast.Compare) -> bool:
+    for side in (node.left, *node.comparators):
+        items = side.elts if isinstance(side, (ast.Tuple, ast.List, ast.Set)) else [side]
+        if any(_is_cuda_text(item) for item in items):
+            return True
+    return False
+
+
+def _is_cuda_text(node: ast.expr) -> bool:
+    text = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(text, str) and (text == "cuda" or text.startswith("cuda:"))

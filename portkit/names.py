@@ -1,0 +1,320 @@
+"""What an expression means here: qualified names behind imports and aliases, and values of constants."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+
+from portkit.scopes import Binding, Bound, Scope, Tree
+
+_DEPTH = 24  # aliases of aliases that are followed; more is a loop or a joke
+
+# Modules that only hold what a package re-exports: the short name is what everybody knows.
+_CANONICAL: tuple[tuple[str, str], ...] = (
+    ("torch.cuda.amp.autocast_mode.", "torch.cuda.amp."),
+    ("torch.cuda.amp.grad_scaler.", "torch.cuda.amp."),
+    ("torch.cuda.streams.", "torch.cuda."),
+    ("torch.cuda.memory.", "torch.cuda."),
+    ("torch.cuda.random.", "torch.cuda."),
+    ("torch.cuda.graphs.", "torch.cuda."),
+    ("torch.amp.autocast_mode.", "torch.amp."),
+    ("torch.amp.grad_scaler.", "torch.amp."),
+    ("torch.distributed.distributed_c10d.", "torch.distributed."),
+    ("torch.distributed.fsdp.fully_sharded_data_parallel.", "torch.distributed.fsdp."),
+    ("torch.nn.parallel.distributed.", "torch.nn.parallel."),
+    ("torch.nn.parallel.data_parallel.", "torch.nn.parallel."),
+    ("torch.utils.data.dataloader.", "torch.utils.data."),
+    ("torch.nn.parameter.", "torch.nn."),
+    ("torch.functional.", "torch."),
+    ("torch.random.", "torch."),
+    ("torch.serialization.", "torch."),
+    ("torch.tensor.", "torch."),
+)
+
+# What a name means by custom when it can only have come through a star import of the user's own module.
+_CUSTOM = {
+    "torch": "torch",
+    "nn": "torch.nn",
+    "F": "torch.nn.functional",
+    "dist": "torch.distributed",
+    "tl": "triton.language",
+    "triton": "triton",
+}
+_STAR_PACKAGES = ("torch", "triton", "apex", "flash_attn", "xformers", "numba", "cupy")
+_BUILTINS = frozenset(dir(builtins))
+
+
+def canonical(name: str) -> str:
+    """The usual spelling of a qualified name of torch."""
+    if not name.startswith("torch."):
+        return name
+    if name.startswith("torch.nn.modules."):
+        last = name.rpartition(".")[2]
+        return f"torch.nn.{last}" if last[:1].isupper() else name
+    for long, short in _CANONICAL:
+        if name.startswith(long) and name.count(".") == long.count("."):
+            return short + name[len(long) :]
+    return name
+
+
+class Names:
+    """Resolves the expressions of one unit.  Answers are kept, so asking twice costs nothing."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self._known: dict[ast.AST, str | None] = {}
+        self._stars = [star for scope in tree.every_scope() for star in scope.stars]
+        self._partial: set[ast.AST] = set()
+        self._starred: set[ast.AST] = set()
+
+    # --- qualified names ---------------------------------------------------------------------------
+
+    def resolve(self, node: ast.AST, depth: int = 0) -> str | None:
+        """Qualified name that `node` means, or None."""
+        if node in self._known:
+            return self._known[node]
+        if depth > _DEPTH:
+            return None
+        name = self._resolve(node, depth + 1)
+        if name is not None:
+            name = canonical(name)
+        self._known[node] = name
+        return name
+
+    def through_star(self, node: ast.AST) -> bool:
+        """Whether the meaning of `node` was guessed from a star import."""
+        return any(item in self._starred for item in ast.walk(node))
+
+    def through_partial(self, node: ast.AST) -> bool:
+        """Whether `node` means a function with some arguments already bound."""
+        return node in self._partial
+
+    def _resolve(self, node: ast.AST, depth: int) -> str | None:
+        if isinstance(node, ast.Name):
+            return self._resolve_name(node, depth)
+        if isinstance(node, ast.Attribute):
+            base = self.resolve(node.value, depth)
+            if base is not None:
+                return f"{base}.{node.attr}"
+            return self._resolve_member(node, depth)
+        if isinstance(node, ast.Call):
+            return self._resolve_call(node, depth)
+        if isinstance(node, (ast.NamedExpr, ast.Await)):
+            return self.resolve(node.value, depth)
+        return None
+
+    def _resolve_name(self, node: ast.Name, depth: int) -> str | None:
+        bindings = self.tree.bindings(node.id, node)
+        if not bindings:
+            return self._resolve_unbound(node)
+        if any(item.how not in (Bound.IMPORT, Bound.VALUE) for item in bindings):
+            return self._optional(bindings)
+        imports = [item for item in bindings if item.how is Bound.IMPORT]
+        values = [item.value for item in bindings if item.value is not None]
+        real = [value for value in values if not _is_placeholder(value)]
+        if imports:
+            return None if real else self._best_import(imports, node)
+        if len(real) != 1:
+            return None
+        value = real[0]
+        if isinstance(value, ast.Name) and value.id == node.id:
+            return None
+        name = self.resolve(value, depth)
+        if name is not None and value in self._partial:
+            self._partial.add(node)
+        return name
+
+    def _optional(self, bindings: Sequence[Binding]) -> str | None:
+        """An import whose `except ImportError` defines a stand-in of the same name still means the import."""
+        tried = [item for item in bindings if item.how is Bound.IMPORT and self._in_try(item.node)]
+        others = [item for item in bindings if item not in tried]
+        if tried and all(item.how is Bound.DEFINITION and self._in_handler(item.node) for item in others):
+            return tried[0].target
+        return None
+
+    def _in_try(self, node: ast.AST) -> bool:
+        parent = self.tree.parents.get(node)
+        return isinstance(parent, ast.Try) and node in parent.body
+
+    def _in_handler(self, node: ast.AST) -> bool:
+        return any(isinstance(item, ast.ExceptHandler) for item in self.tree.ancestors(node))
+
+    def _best_import(self, imports: Sequence[Binding], node: ast.AST) -> str:
+        """The import that counts: the only one, the one tried first, or the last one above `node`."""
+        targets = {item.target for item in imports}
+        if len(targets) == 1:
+            return imports[0].target
+        tried = [item for item in imports if self._in_try(item.node)]
+        if tried:
+            return tried[0].target
+        line = getattr(node, "lineno", 0)
+        above = [item for item in imports if getattr(item.node, "lineno", 0) <= line]
+        return (above or imports)[-1].target
+
+    def _resolve_unbound(self, node: ast.Name) -> str | None:
+        if not self._stars or node.id in _BUILTINS:
+            return None
+        known = [star for star in self._stars if star.split(".")[0] in _STAR_PACKAGES]
+        name = _CUSTOM.get(node.id) if len(known) < len(self._stars) else None
+        if known and name is None:
+            name = f"{_pick_star(known, node.id)}.{node.id}"
+        if name is not None and (len(known) < len(self._stars) or len(known) > 1):
+            self._starred.add(node)
+        return name
+
+    def _resolve_member(self, node: ast.Attribute, depth: int) -> str | None:
+        """`self.name`, when the class assigns it exactly once."""
+        value = self.member_value(node)
+        if value is None:
+            return None
+        name = self.resolve(value, depth)
+        if name is not None and value in self._partial:
+            self._partial.add(node)
+        return name
+
+    def member_value(self, node: ast.Attribute) -> ast.expr | None:
+        """What `self.name` was assigned, if the unit assigns an attribute of that name exactly once."""
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+            return None
+        if not isinstance(node.ctx, ast.Load):
+            return None
+        stores = [use for use in self.tree.attributes.get(node.attr, ()) if not isinstance(use.ctx, ast.Load)]
+        if len(stores) != 1:
+            return None
+        parent = self.tree.parents.get(stores[0])
+        return parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
+
+    def _resolve_call(self, node: ast.Call, depth: int) -> str | None:
+        function = node.func
+        if isinstance(function, ast.Name) and function.id in ("getattr", "__import__"):
+            if self.tree.bindings(function.id, node):
+                return None
+            return self._resolve_builtin(function.id, node, depth)
+        name = self.resolve(function, depth)
+        if name in ("functools.partial", "functools.partialmethod") and node.args:
+            inner = self.resolve(node.args[0], depth)
+            if inner is not None:
+                self._partial.add(node)
+            return inner
+        if name == "importlib.import_module" and len(node.args) == 1:
+            module = self.constant(node.args[0])
+            return module if isinstance(module, str) else None
+        return None
+
+    def _resolve_builtin(self, function: str, node: ast.Call, depth: int) -> str | None:
+        if function == "__import__":
+            module = self.constant(node.args[0]) if node.args else None
+            return module.partition(".")[0] if isinstance(module, str) else None
+        if len(node.args) < 2:
+            return None
+        base, attribute = self.resolve(node.args[0], depth), self.constant(node.args[1])
+        return f"{base}.{attribute}" if base is not None and isinstance(attribute, str) else None
+
+    # --- constants ---------------------------------------------------------------------------------
+
+    def constant(self, node: ast.AST, depth: int = 0) -> object | None:
+        """The value of a constant expression, or None if it is not known."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if depth > _DEPTH:
+            return None
+        if isinstance(node, ast.Name):
+            values = [item.value for item in self.tree.bindings(node.id, node)]
+            return self.constant(values[0], depth + 1) if len(values) == 1 and values[0] else None
+        if isinstance(node, ast.Attribute):
+            value = self.member_value(node)
+            return self.constant(value, depth + 1) if value is not None else None
+        if isinstance(node, (ast.Tuple, ast.List)):
+            items = [self.constant(item, depth + 1) for item in node.elts]
+            return None if any(item is None for item in items) else tuple(items)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value_ = self.constant(node.operand, depth + 1)
+            return -value_ if isinstance(value_, (int, float)) else None
+        if isinstance(node, ast.JoinedStr):
+            return self._joined(node, depth)
+        if isinstance(node, ast.BinOp):
+            return self._combined(node, depth)
+        return None
+
+    def _joined(self, node: ast.JoinedStr, depth: int) -> str | None:
+        text = ""
+        for part in node.values:
+            plain = isinstance(part, ast.FormattedValue) and part.conversion == -1 and not part.format_spec
+            value = self.constant(part.value if plain else part, depth + 1)  # type: ignore[attr-defined]
+            if not isinstance(value, (str, int)):
+                return None
+            text += str(value)
+        return text
+
+    def _combined(self, node: ast.BinOp, depth: int) -> object | None:
+        left, right = self.constant(node.left, depth + 1), self.constant(node.right, depth + 1)
+        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
+            return left + right
+        if isinstance(node.op, ast.Mod) and isinstance(left, str) and isinstance(right, (str, int, tuple)):
+            try:
+                return left % right
+            except (TypeError, ValueError):
+                return None
+        return None
+
+    # --- how the file spells things ----------------------------------------------------------------
+
+    def local_name(self, qualified: str) -> str | None:
+        """How a module-level import of this unit spells `qualified`, or None."""
+        best: tuple[int, str] | None = None
+        for name, bindings in self.tree.top.bindings.items():
+            imports = [item for item in bindings if item.how is Bound.IMPORT]
+            if not imports or len(imports) < len(bindings):
+                continue
+            target = self._best_import(imports, self.tree.module)
+            if target == qualified or qualified.startswith(f"{target}."):
+                spelled = name + qualified[len(target) :]
+                if best is None or len(target) > best[0]:
+                    best = (len(target), spelled)
+        return best[1] if best is not None else None
+
+    def is_bound_anywhere(self, name: str) -> bool:
+        """Whether any scope of the unit binds `name`, or a star import might."""
+        return any(name in scope.bindings for scope in self.tree.every_scope())
+
+    def is_shadowed(self, name: str, node: ast.AST) -> bool:
+        """Whether `name` is bound to something other than an import where `node` stands."""
+        bindings = self.tree.bindings(name, node)
+        return any(item.how is not Bound.IMPORT for item in bindings)
+
+    def definition(self, node: ast.expr) -> ast.AST | None:
+        """The function or class of this unit that a callee means (`f`, `Class`, `self.method`), or None."""
+        if isinstance(node, ast.Name):
+            bindings = self.tree.bindings(node.id, node)
+            if len(bindings) == 1 and bindings[0].how is Bound.DEFINITION:
+                return bindings[0].node
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            owner = self._class_around(node)
+            bindings = owner.bindings.get(node.attr, []) if owner is not None else []
+            if len(bindings) == 1 and bindings[0].how is Bound.DEFINITION:
+                return bindings[0].node
+        return None
+
+    def _class_around(self, node: ast.AST) -> Scope | None:
+        scope: Scope | None = self.tree.scopes.get(node)
+        while scope is not None and not scope.is_class:
+            scope = scope.parent
+        return scope
+
+
+def _is_placeholder(value: ast.expr) -> bool:
+    """`None`, `False` and the like: what a name is set to when an optional import fails."""
+    return isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool))
+
+
+def _pick_star(packages: Sequence[str], name: str) -> str:
+    """The star-imported package that a name most likely came from."""
+    if len(packages) == 1:
+        return packages[0]
+    modules = name[:1].isupper() and name not in ("Tensor", "Generator", "Size")
+    if modules and "torch.nn" in packages:
+        return "torch.nn"
+    if not modules and "torch" in packages and name in ("cuda", "device", "nn", "optim", "distributed"):
+        return "torch"
+    return packages[-1]

@@ -1,0 +1,78 @@
+"""The rules that there are, found by walking `analyzers/` and `rewriters/`, and those that a run uses."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from types import ModuleType
+
+from portkit import plugins, suppress
+from portkit.rule import Rule
+
+_PACKAGES = ("portkit.analyzers", "portkit.rewriters")
+_GROUP = "portkit.rules"  # entry points of other packages
+ENGINE_RULES = {suppress.UNUSED: "a suppression comment that suppresses nothing"}
+
+
+def rule_of(module: ModuleType) -> type[Rule] | None:
+    """The one rule class that a module defines, or None."""
+    found = [
+        item
+        for item in vars(module).values()
+        if isinstance(item, type) and issubclass(item, Rule) and item.__module__ == module.__name__
+    ]
+    return next((item for item in found if hasattr(item, "id")), None)
+
+
+@cache
+def all_rules() -> tuple[type[Rule], ...]:
+    """Every rule, ours and those of installed packages, by id."""
+    modules = [module for package in _PACKAGES for module in plugins.modules(package)]
+    modules += plugins.external(_GROUP)
+    found = {rule.id: rule for module in modules if (rule := rule_of(module)) is not None}
+    return tuple(found[key] for key in sorted(found))
+
+
+def unknown_id(patterns: Iterable[str]) -> tuple[str, str] | None:
+    """The first of `patterns` (ids, or beginnings of ids) that fits no rule, and a hint; or None."""
+    ids = [*(rule.id for rule in all_rules()), *ENGINE_RULES]
+    for pattern in patterns:
+        if pattern == "ALL" or (pattern and any(item.startswith(pattern.upper()) for item in ids)):
+            continue
+        near = difflib.get_close_matches(pattern.upper(), ids, n=1)
+        return pattern, f"Did you mean {near[0]}?" if near else "`portkit rules` lists them."
+    return None
+
+
+def choose(
+    rules: Sequence[type[Rule]], select: Sequence[str], ignore: Sequence[str]
+) -> tuple[type[Rule], ...]:
+    """The rules whose id begins with one of `select` (all, if it is empty) and with none of `ignore`.
+
+    Where both match, the longer one decides, so `select = ["PK101"], ignore = ["PK1"]` keeps PK101.
+    """
+    return tuple(rule for rule in rules if wanted(rule.id, select, ignore))
+
+
+def wanted(identity: str, select: Sequence[str], ignore: Sequence[str]) -> bool:
+    """Whether `select` and `ignore` let a rule id through."""
+    chosen = _longest(identity, select) if select else 0
+    refused = _longest(identity, ignore)
+    return chosen >= 0 and chosen >= refused + (0 if chosen > 0 else 1)
+
+
+def _longest(identity: str, patterns: Sequence[str]) -> int:
+    lengths = [
+        0 if pattern == "ALL" else len(pattern)
+        for pattern in patterns
+        if pattern == "ALL" or identity.startswith(pattern.upper())
+    ]
+    return max(lengths, default=-1)
+
+
+def fingerprint(rules: Sequence[type[Rule]]) -> str:
+    """A short hash of a set of rules."""
+    text = ",".join(sorted(rule.id for rule in rules))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,299 @@
+"""Who binds which name where: one walk over a syntax tree that notes parents, scopes, bindings and uses."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Bound(Enum):
+    """How a name came to be bound."""
+
+    IMPORT = "import"
+    STAR = "star"
+    VALUE = "value"  # name = expression
+    PARAMETER = "parameter"
+    DEFINITION = "definition"  # def or class
+    OTHER = "other"  # for target, with target, del, augmented assignment, pattern, ...
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One place where a name is bound."""
+
+    how: Bound
+    node: ast.AST
+    value: ast.expr | None = None  # what was assigned, or the default of a parameter
+    target: str = ""  # qualified name that an import brings
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class, function, lambda or comprehension, and the names that it binds."""
+
+    node: ast.AST
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    outside: dict[str, str] = field(default_factory=dict)  # name → "global" | "nonlocal"
+    stars: list[str] = field(default_factory=list)  # packages that are star-imported here
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_module(self) -> bool:
+        return self.parent is None
+
+    def bind(self, name: str, binding: Binding) -> None:
+        """Add a binding of `name`, in the scope that a `global` statement sends it to."""
+        scope = self
+        if self.outside.get(name) == "global":
+            scope = self.module()
+        elif self.outside.get(name) == "nonlocal" and self.parent is not None:
+            scope = self.parent
+        scope.bindings.setdefault(name, []).append(binding)
+
+    def module(self) -> Scope:
+        """The outermost scope."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Tree:
+    """A parsed unit with its parents, scopes and uses; built by one walk, in source order."""
+
+    def __init__(
+        self, module: ast.Module, wanted: frozenset[type] = frozenset(), prelude: Sequence[ast.stmt] = ()
+    ) -> None:
+        """`prelude` are statements that ran before (earlier cells): they bind names, no rule sees them."""
+        self.module = module
+        self.top = Scope(module, None)
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {module: self.top}
+        self.owned: dict[ast.AST, Scope] = {module: self.top}  # node that makes a scope → that scope
+        self.loads: dict[str, list[ast.Name]] = defaultdict(list)
+        self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
+        self.wanted: list[ast.AST] = []  # nodes of the wanted types, in source order
+        if prelude:
+            earlier = ast.Module(list(prelude), [])
+            self.scopes[earlier] = self.top
+            self.owned[earlier] = self.top
+            self._walk(earlier, frozenset())
+            del self.owned[earlier]
+        self._walk(module, wanted)
+
+    def _walk(self, root: ast.Module, wanted: frozenset[type]) -> None:
+        stack: list[tuple[ast.AST, Scope]] = [(root, self.top)]
+        parents, scopes = self.parents, self.scopes
+        while stack:
+            node, scope = stack.pop()
+            kind = type(node)
+            if kind in wanted:
+                self.wanted.append(node)
+            handler = _HANDLERS.get(kind)
+            if handler is not None:
+                handler(self, node, scope)
+            children: list[tuple[ast.AST, Scope]] = []
+            inner = self.owned.get(node)
+            for name in node._fields:
+                value = getattr(node, name, None)
+                if value is None or isinstance(value, (str, int, float, bytes, complex)):
+                    continue
+                where = scope if inner is None or name not in _INNER[kind] else inner
+                items = value if isinstance(value, list) else (value,)
+                for item in items:
+                    if isinstance(item, ast.AST) and not isinstance(item, ast.expr_context):
+                        parents[item] = node
+                        scopes[item] = where
+                        children.append((item, where))
+            stack.extend(reversed(children))
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around `node`, innermost first."""
+        parent = self.parents.get(node)
+        while parent is not None:
+            yield parent
+            parent = self.parents.get(parent)
+
+    def scope_of(self, name: str, node: ast.AST) -> Scope | None:
+        """The scope whose binding `name` means where `node` stands; None if this unit does not bind it."""
+        start = self.scopes.get(node, self.top)
+        scope: Scope | None = start
+        while scope is not None:
+            if scope is start or not scope.is_class:
+                if scope.outside.get(name) == "global":
+                    scope = scope.module()
+                if name in scope.bindings:
+                    return scope
+            scope = scope.parent
+        return None
+
+    def bindings(self, name: str, node: ast.AST) -> list[Binding]:
+        """All bindings of what `name` means where `node` stands."""
+        scope = self.scope_of(name, node)
+        return scope.bindings[name] if scope is not None else []
+
+    def uses(self, name: str, scope: Scope) -> Iterator[ast.Name]:
+        """The loads of `name` that mean the binding in `scope`."""
+        return (use for use in self.loads.get(name, ()) if self.scope_of(name, use) is scope)
+
+    def every_scope(self) -> Iterable[Scope]:
+        """All scopes of the unit, outermost first."""
+        return self.owned.values()
+
+
+# fields of a scope-making node that are evaluated inside the new scope
+_INNER: dict[type, frozenset[str]] = {
+    ast.Module: frozenset({"body"}),
+    ast.ClassDef: frozenset({"body"}),
+    ast.FunctionDef: frozenset({"body"}),
+    ast.AsyncFunctionDef: frozenset({"body"}),
+    ast.Lambda: frozenset({"body"}),
+    **{kind: frozenset({"elt", "key", "value", "generators"}) for kind in COMPREHENSIONS},
+}
+
+
+def _make_scope(tree: Tree, node: ast.AST, scope: Scope) -> Scope:
+    inner = Scope(node, scope)
+    tree.owned[node] = inner
+    return inner
+
+
+def _on_function(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    assert isinstance(node, (*FUNCTIONS, ast.Lambda))
+    inner = _make_scope(tree, node, scope)
+    if not isinstance(node, ast.Lambda):
+        scope.bind(node.name, Binding(Bound.DEFINITION, node))
+        for statement in ast.walk(node) if _declares(node) else ():
+            if isinstance(statement, (ast.Global, ast.Nonlocal)):
+                word = "global" if isinstance(statement, ast.Global) else "nonlocal"
+                inner.outside.update(dict.fromkeys(statement.names, word))
+    for argument, default in parameters(node.args):
+        inner.bind(argument.arg, Binding(Bound.PARAMETER, argument, default))
+
+
+def _declares(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function holds a `global` or `nonlocal` statement at a level that is usual."""
+    for statement in node.body:
+        if isinstance(statement, (ast.Global, ast.Nonlocal)):
+            return True
+        for inner in getattr(statement, "body", ()):
+            if isinstance(inner, (ast.Global, ast.Nonlocal)):
+                return True
+    return False
+
+
+def parameters(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    """The parameters of a signature in order, each with its default."""
+    plain = [*arguments.posonlyargs, *arguments.args]
+    missing = len(plain) - len(arguments.defaults)
+    for index, argument in enumerate(plain):
+        yield argument, arguments.defaults[index - missing] if index >= missing else None
+    if arguments.vararg is not None:
+        yield arguments.vararg, None
+    yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    if arguments.kwarg is not None:
+        yield arguments.kwarg, None
+
+
+def _on_class(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    assert isinstance(node, ast.ClassDef)
+    scope.bind(node.name, Binding(Bound.DEFINITION, node))
+    _make_scope(tree, node, scope)
+
+
+def _on_comprehension(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    _make_scope(tree, node, scope)
+
+
+def _on_import(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    assert isinstance(node, ast.Import)
+    for item in node.names:
+        local = item.asname or item.name.partition(".")[0]
+        target = item.name if item.asname else local
+        scope.bind(local, Binding(Bound.IMPORT, node, target=target))
+
+
+def _on_import_from(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    assert isinstance(node, ast.ImportFrom)
+    package = "." * node.level + (node.module or "")
+    for item in node.names:
+        if item.name == "*":
+            scope.stars.append(package)
+            continue
+        dot = "" if package.endswith(".") else "."
+        scope.bind(item.asname or item.name, Binding(Bound.IMPORT, node, target=f"{package}{dot}{item.name}"))
+
+
+def _on_name(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    assert isinstance(node, ast.Name)
+    if isinstance(node.ctx, ast.Load):
+        tree.loads[node.id].append(node)
+        return
+    parent = tree.parents[node]
+    if isinstance(parent, ast.NamedExpr):  # binds in the function around a comprehension
+        while isinstance(scope.node, COMPREHENSIONS) and scope.parent is not None:
+            scope = scope.parent
+    value = _assigned(tree, node, parent)
+    how = Bound.OTHER if value is None else Bound.VALUE
+    if isinstance(parent, ast.AnnAssign) and parent.value is None:
+        return  # a declaration binds nothing
+    scope.bind(node.id, Binding(how, node, value))
+
+
+def _assigned(tree: Tree, node: ast.AST, parent: ast.AST) -> ast.expr | None:
+    """The expression that is assigned to a name, if it can be told."""
+    if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        return parent.value
+    if isinstance(parent, (ast.Tuple, ast.List)):
+        holder = tree.parents.get(parent)
+        value = holder.value if isinstance(holder, ast.Assign) else None
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parent.elts):
+            position = parent.elts.index(node)  # type: ignore[arg-type]
+            if not any(isinstance(item, ast.Starred) for item in (*value.elts, *parent.elts)):
+                return value.elts[position]
+    return None
+
+
+def _on_attribute(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    assert isinstance(node, ast.Attribute)
+    tree.attributes[node.attr].append(node)
+
+
+def _on_handler(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    name = getattr(node, "name", None)
+    if name:
+        scope.bind(name, Binding(Bound.OTHER, node))
+
+
+def _on_match_rest(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    assert isinstance(node, ast.MatchMapping)
+    if node.rest:
+        scope.bind(node.rest, Binding(Bound.OTHER, node))
+
+
+_HANDLERS = {
+    ast.FunctionDef: _on_function,
+    ast.AsyncFunctionDef: _on_function,
+    ast.Lambda: _on_function,
+    ast.ClassDef: _on_class,
+    **dict.fromkeys(COMPREHENSIONS, _on_comprehension),
+    ast.Import: _on_import,
+    ast.ImportFrom: _on_import_from,
+    ast.Name: _on_name,
+    ast.Attribute: _on_attribute,
+    ast.ExceptHandler: _on_handler,
+    ast.MatchAs: _on_handler,
+    ast.MatchStar: _on_handler,
+    ast.MatchMapping: _on_match_rest,
+}

@@ -1,0 +1,115 @@
+"""Suppression comments: `# portkit: ignore[PK101] reason`, `# portkit: ignore`, `# portkit: ignore-file`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from portkit.finding import Finding, Location, Phase, Support
+
+UNUSED = "PK001"  # the engine's own rule: a suppression that suppresses nothing
+_COMMENT = re.compile(
+    r"(?:\#|//)\s*portkit:\s*(?P<word>ignore-file|ignore)\b(?:\[(?P<ids>[^\]]*)\])?", re.IGNORECASE
+)
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass
+class Suppression:
+    """One comment, the lines that it covers, and whether it was of use."""
+
+    line: int
+    column: int
+    end_column: int
+    ids: frozenset[str]  # empty: every rule
+    whole_file: bool
+    covers: int  # the line whose findings it takes away
+    snippet: str
+    used: set[str] = field(default_factory=set)
+
+    def takes(self, finding: Finding) -> bool:
+        """Whether this comment takes `finding` away."""
+        if self.ids and finding.rule not in self.ids:
+            return False
+        lines = range(finding.location.line, finding.location.end_line + 1)
+        return (
+            self.whole_file
+            or self.covers == finding.location.line
+            or (self.covers == self.line and self.line in lines)
+        )
+
+
+def find(text: str) -> list[Suppression]:
+    """The suppression comments of one unit.  A comment alone on its line covers the next line of code."""
+    if "portkit:" not in text.lower():
+        return []
+    lines = _LINE_END.split(text)
+    found = []
+    for number, line in enumerate(lines, start=1):
+        match = _COMMENT.search(line)
+        if match is None or _in_string(line, match.start()):
+            continue
+        ids = frozenset(word.strip().upper() for word in (match["ids"] or "").split(",") if word.strip())
+        alone = not line[: match.start()].strip()
+        covers = _next_code_line(lines, number) if alone else number
+        whole = match["word"].lower() == "ignore-file"
+        found.append(Suppression(number, match.start() + 1, len(line) + 1, ids, whole, covers, line.strip()))
+    return found
+
+
+def _in_string(line: str, position: int) -> bool:
+    """Whether a `#` stands inside a string literal that is open on this line (a good guess, no more)."""
+    before = line[:position]
+    return before.count('"') % 2 == 1 or before.count("'") % 2 == 1
+
+
+def _next_code_line(lines: Sequence[str], number: int) -> int:
+    for following in range(number, len(lines)):
+        text = lines[following].strip()
+        if text and not text.startswith(("#", "//")):
+            return following + 1
+    return number
+
+
+def apply(
+    findings: Sequence[Finding],
+    suppressions: Sequence[Suppression],
+    path: str,
+    cell: int | None,
+    ran: frozenset[str],
+) -> tuple[list[Finding], int]:
+    """The findings that are left, with one more for each suppression that was of no use; and how many went.
+
+    `ran` are the ids of the rules that looked: a comment about a rule that did not run is not called unused.
+    """
+    kept, dropped = [], 0
+    for finding in findings:
+        taking = [item for item in suppressions if item.takes(finding)]
+        for item in taking:
+            item.used.add(finding.rule)
+        if taking:
+            dropped += 1
+        else:
+            kept.append(finding)
+    for item in suppressions:
+        kept.extend(_unused(item, path, cell, ran))
+    return kept, dropped
+
+
+def _unused(item: Suppression, path: str, cell: int | None, ran: frozenset[str]) -> list[Finding]:
+    idle = (item.ids & ran) - item.used if item.ids else (frozenset() if item.used else ran)
+    if not idle:
+        return []
+    what = ", ".join(sorted(idle)) if item.ids else "anything"
+    return [
+        Finding(
+            rule=UNUSED,
+            phase=Phase.FULL_MODEL,
+            support=Support.PORTABLE,
+            location=Location(path, item.line, item.column, item.line, item.end_column, cell),
+            message=f"This comment does not suppress {what}.",
+            remedy="Remove the comment, or the rule id that is no longer needed.",
+            snippet=item.snippet[:200],
+        )
+    ]
