@@ -1,0 +1,315 @@
+"""Edits → new text.  Only what the edits name changes; a result that does not compile is never given back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from portkit.applying import imports, precedence
+from portkit.applying.arguments import ArgumentEdit, edit_arguments
+from portkit.applying.expressions import rename_attribute, replace_expression, wrap
+from portkit.applying.patch import Patch, carry_out, check_order, conflict, moved, replace, unchanged
+from portkit.applying.quiet import quietly
+from portkit.applying.statements import bodies, drop_statements
+from portkit.applying.tree import Lines, Tree, parentheses, positions
+from portkit.errors import ApplyError
+from portkit.finding import (
+    CallDecorator,
+    DropArgument,
+    DropImport,
+    DropStatement,
+    Edit,
+    Finding,
+    InsertArgument,
+    NameArgument,
+    NeedImport,
+    RenameAttribute,
+    RenameKeyword,
+    Replace,
+    SetArgument,
+    Span,
+    Wrap,
+)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of the findings of one text."""
+
+    text: str
+    done: list[Finding] = field(default_factory=list)
+    deferred: list[Finding] = field(default_factory=list)  # overlap with one that is done: next round
+    refused: list[tuple[Finding, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One finding, lowered to patches of the text."""
+
+    finding: Finding
+    patches: tuple[Patch, ...]
+    claims: frozenset[object]  # calls and bodies that it changes: no other finding may, in the same round
+    needs: tuple[NeedImport, ...]
+    drops: tuple[DropImport, ...]
+
+
+def apply(
+    text: str, findings: Sequence[Finding], *, python: bool, raw: str | None = None, init: bool = False
+) -> Applied:
+    """Carry out the edits of findings, all of one finding or none.
+
+    `python` says whether `text` is Python (a file or a notebook cell); other texts take only `Replace` and
+    `Wrap` at exact spans.  `raw` is a text of the same length to write instead of `text`, where some lines
+    were masked to make Python of a notebook cell.  `init` says that the text is an `__init__.py`.
+    """
+    ready = sorted((f for f in findings if f.edits), key=lambda finding: finding.sort_key)
+    if python:
+        return _Python(text, raw if raw is not None else text, init).apply(ready)
+    return _apply_text(text, ready)
+
+
+def _select(
+    findings: Iterable[Finding], lower: Callable[[Finding], _Plan]
+) -> tuple[list[_Plan], list[Finding], list[tuple[Finding, str]]]:
+    """Lower findings one after the other; what conflicts with one before it waits."""
+    chosen: list[_Plan] = []
+    deferred: list[Finding] = []
+    refused: list[tuple[Finding, str]] = []
+    claimed: set[object] = set()
+    taken: list[Patch] = []
+    for finding in findings:
+        try:
+            plan = lower(finding)
+        except ApplyError as error:
+            refused.append((finding, error.message))
+            continue
+        clash = plan.claims & claimed or any(conflict(a, b) for a in plan.patches for b in taken)
+        if clash:
+            deferred.append(finding)
+            continue
+        chosen.append(plan)
+        claimed |= plan.claims
+        taken += plan.patches
+    return chosen, deferred, refused
+
+
+# --- other texts ----------------------------------------------------------------------------------
+
+
+def _lower_text(finding: Finding) -> _Plan:
+    patches: list[Patch] = []
+    for edit in finding.edits:
+        if isinstance(edit, Replace | DropStatement):
+            patches.append(replace(edit.span.start, edit.span.end, getattr(edit, "text", "")))
+        elif isinstance(edit, Wrap):
+            start, end = edit.span.start, edit.span.end
+            patches += [replace(start, start, edit.before), replace(end, end, edit.after)]
+        else:
+            raise ApplyError(f"{type(edit).__name__} is only for Python")
+    patches.sort()
+    check_order(patches)
+    return _Plan(finding, tuple(patches), frozenset(), (), ())
+
+
+def _apply_text(text: str, findings: Sequence[Finding]) -> Applied:
+    chosen, deferred, refused = _select(findings, _lower_text)
+    inside = [plan for plan in chosen if all(0 <= p.start <= p.end <= len(text) for p in plan.patches)]
+    refused += [(plan.finding, "the place is outside the file") for plan in chosen if plan not in inside]
+    new = carry_out(text, [patch for plan in inside for patch in plan.patches])
+    return Applied(new, [plan.finding for plan in inside], deferred, refused)
+
+
+# --- Python ---------------------------------------------------------------------------------------
+
+
+class _Python:
+    """One Python text and what is done to it."""
+
+    def __init__(self, text: str, raw: str, init: bool) -> None:
+        self.text = text
+        self.raw = raw
+        self.init = init
+
+    def apply(self, findings: Sequence[Finding]) -> Applied:
+        if not findings:
+            return Applied(self.raw)
+        try:
+            tree = Tree(self.text)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            return Applied(self.raw, refused=[(f, f"the file can't be parsed ({error})") for f in findings])
+        self.compiles = _compiles(self.text)
+        chosen, deferred, refused = _select(findings, lambda finding: _lower(tree, finding))
+        accepted: list[_Plan] = []
+        self._settle(chosen, accepted, deferred, refused)
+        accepted.sort(key=lambda plan: plan.finding.sort_key)
+        new = self.build(accepted)[1]
+        return Applied(new, [plan.finding for plan in accepted], deferred, refused)
+
+    def _settle(
+        self,
+        group: Sequence[_Plan],
+        accepted: list[_Plan],
+        deferred: list[Finding],
+        refused: list[tuple[Finding, str]],
+    ) -> None:
+        """Accept what gives a sound text with what is accepted; halve the group where it does not."""
+        if not group:
+            return
+        try:
+            self.build([*accepted, *group])
+        except ApplyError as error:
+            if len(group) > 1:
+                half = len(group) // 2
+                self._settle(group[:half], accepted, deferred, refused)
+                self._settle(group[half:], accepted, deferred, refused)
+            elif accepted and self._is_sound(group):
+                deferred.append(group[0].finding)
+            else:
+                refused.append((group[0].finding, error.message))
+            return
+        accepted.extend(group)
+
+    def _is_sound(self, plans: Sequence[_Plan]) -> bool:
+        try:
+            self.build(plans)
+        except ApplyError:
+            return False
+        return True
+
+    def build(self, plans: Sequence[_Plan]) -> tuple[str, str]:
+        """The parsed text and the raw text after some plans.  Raises ApplyError if they are not sound."""
+        patches = sorted(patch for plan in plans for patch in plan.patches)
+        text, raw = self._step(self.text, self.raw, patches)
+        module = _parse_result(text, compiles=self.compiles)
+        _check_structure(module, text, plans, patches)
+        needs = [need for plan in plans for need in plan.needs]
+        drops = [drop for plan in plans for drop in plan.drops]
+        if needs or drops:
+            for more in imports.settle(text, needs, drops, init=self.init):
+                text, raw = self._step(text, raw, more)
+            _parse_result(text, compiles=self.compiles)
+        return text, raw
+
+    def _step(self, text: str, raw: str, patches: Sequence[Patch]) -> tuple[str, str]:
+        """Apply patches to both texts, and check that nothing else changed."""
+        new, new_raw = carry_out(text, patches), carry_out(raw, patches)
+        masked = raw is not text and any(text[p.start : p.end] != raw[p.start : p.end] for p in patches)
+        if masked:
+            raise ApplyError("the rewrite would touch a magic command")
+        if not unchanged(text, new, patches) or not unchanged(raw, new_raw, patches):
+            raise ApplyError("the rewrite would change more than it names")
+        return new, new_raw
+
+
+def _compiles(text: str) -> bool:
+    with quietly():
+        try:
+            compile(text, "<text>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+    return True
+
+
+def _parse_result(text: str, *, compiles: bool) -> ast.Module:
+    """Parse a result, and compile it if the original compiled.  Raises ApplyError."""
+    try:
+        with quietly():
+            module = ast.parse(text)
+            if compiles:
+                compile(text, "<text>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", None) or str(error)
+        raise ApplyError(f"the result would not be valid Python ({reason})") from None
+    return module
+
+
+def _check_structure(module: ast.Module, text: str, plans: Sequence[_Plan], patches: Sequence[Patch]) -> None:
+    """Check that every replaced expression is one expression, at its place, in the result."""
+    expected: list[Span] = []
+    for plan in plans:
+        for patch in plan.patches:
+            if patch.is_insertion or not patch.text.strip():
+                continue
+            found = _root(patch.text)
+            if found is not None and any(
+                isinstance(edit, Replace | CallDecorator) and edit.span == Span(patch.start, patch.end)
+                for edit in plan.finding.edits
+            ):
+                at = moved(patches, patch.start, after=True)
+                expected.append(Span(at + found.start, at + found.end))
+    if not expected:
+        return
+    lines = Lines(text)
+    nodes = list(positions(module, lines))
+    spans = {span for span, _ in nodes}
+    strings = [span for span, node in nodes if isinstance(node, ast.JoinedStr)]
+    for span in expected:
+        around = parentheses(text, span)  # a tuple counts those that were there as its own
+        inside = any(string.start < span.start and span.end < string.end for string in strings)
+        if (
+            span not in spans and around not in spans and not inside
+        ):  # before Python 3.12, places inside f-strings are not exact
+            raise ApplyError("the rewrite would not stand as one expression at its place")
+
+
+def _root(text: str) -> Span | None:
+    """Where, in a replacement, its outermost expression is; None if it is not an expression."""
+    try:
+        node, shift = precedence.parse(text)
+    except SyntaxError:
+        return None
+    span = Lines(f"({text}\n)" if shift else text).span(node)
+    return Span(span.start - shift, span.end - shift)
+
+
+def _lower(tree: Tree, finding: Finding) -> _Plan:
+    """The patches of one finding.  Raises ApplyError where an edit does not fit the text."""
+    patches: list[Patch] = []
+    claims: set[object] = set()
+    calls: dict[Span, list[ArgumentEdit]] = {}
+    statements: list[Span] = []
+    needs: list[NeedImport] = []
+    drops: list[DropImport] = []
+    for edit in finding.edits:
+        if isinstance(edit, NeedImport):
+            needs.append(edit)
+        elif isinstance(edit, DropImport):
+            drops.append(edit)
+        elif isinstance(edit, DropStatement):
+            statements.append(edit.span)
+        elif isinstance(edit, SetArgument | InsertArgument | NameArgument | RenameKeyword | DropArgument):
+            calls.setdefault(edit.span, []).append(edit)
+        else:
+            patches += _lower_expression(tree, edit)
+        claims |= _claims(tree, edit)
+    for span, edits in calls.items():
+        patches += edit_arguments(tree, span, edits)
+    if statements:
+        patches += drop_statements(tree.module, tree.lines, statements)
+    patches.sort()
+    check_order(patches)
+    return _Plan(finding, tuple(patches), frozenset(claims), tuple(needs), tuple(drops))
+
+
+def _lower_expression(tree: Tree, edit: Replace | RenameAttribute | Wrap | CallDecorator) -> list[Patch]:
+    if isinstance(edit, RenameAttribute):
+        return rename_attribute(tree, edit)
+    if isinstance(edit, Wrap):
+        return wrap(tree, edit)
+    return replace_expression(tree, edit)
+
+
+def _claims(tree: Tree, edit: Edit) -> set[object]:
+    """What an edit must have for itself: the call that it changes, or the body that it takes from."""
+    if isinstance(edit, NeedImport | DropImport):
+        return set()
+    if isinstance(edit, DropStatement):
+        return {
+            ("body", id(holder))
+            for holder, body in bodies(tree.module)
+            if any(tree.lines.span(node) == edit.span for node in body)
+        }
+    if isinstance(edit, Replace | RenameAttribute):
+        return {("call", tree.callee(edit.span) or edit.span)}
+    return {("call", edit.span)}

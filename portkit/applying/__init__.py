@@ -1,0 +1,1 @@
+"""How edits become text: expressions, argument lists, statements and imports, one module each."""
