@@ -1,0 +1,28 @@
+"""Modules over the operators, one file each: `pk.nn.LayerNorm`; found by walking this folder.
+
+Each is a subclass of the torch module of the same name: the same constructor, parameters and `state_dict`, and
+`isinstance` checks in existing code stay true.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import Any
+
+
+@functools.cache
+def modules() -> dict[str, Any]:
+    """Every module class by name."""
+    found = {}
+    for info in sorted(pkgutil.iter_modules(__path__), key=lambda item: item.name):
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        found |= {n: v for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__}
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or name not in modules():
+        raise AttributeError(f"module {__name__!r} has no module {name!r}")
+    return modules()[name]

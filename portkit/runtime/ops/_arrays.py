@@ -1,0 +1,108 @@
+"""The few things that NumPy arrays and torch tensors spell differently, and the checks of arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from portkit.errors import UsageError
+from portkit.runtime.ops._operator import Array
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def is_tensor(x: object) -> bool:
+    """Whether `x` is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_foreign(x: object) -> bool:
+    """Whether `x` is a torch tensor that only torch knows: integers, complex, 8-bit, sparse or nested."""
+    if not is_tensor(x):
+        return False
+    torch = sys.modules["torch"]
+    assert isinstance(x, torch.Tensor)
+    return x.layout != torch.strided or x.is_nested or dtype_name(x) not in FLOATS
+
+
+def dtype_name(x: Array) -> str:
+    """The name of the dtype, the same for both libraries: "float32", "bool", "int64"."""
+    return str(x.dtype).removeprefix("torch.")
+
+
+def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:
+    """An uninitialised contiguous array on the device of `like` (and of its dtype, if none is named)."""
+    if isinstance(like, np.ndarray):
+        return np.empty(tuple(shape), like.dtype if dtype is None else np.dtype(dtype))
+    if dtype is None:
+        return like.new_empty(tuple(shape))
+    return like.new_empty(tuple(shape), dtype=getattr(sys.modules["torch"], dtype))
+
+
+def contiguous(x: Array) -> Array:
+    """`x` itself, or a copy in C order."""
+    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
+
+
+def move_axis(x: Array, source: int, target: int) -> Array:
+    """A view with one axis moved."""
+    if source in (target, target % x.ndim):
+        return x
+    return np.moveaxis(x, source, target) if isinstance(x, np.ndarray) else x.movedim(source, target)
+
+
+def cast(x: Array, dtype: str) -> Array:
+    """`x` in another dtype; differentiable for torch tensors."""
+    if dtype_name(x) == dtype:
+        return x
+    return x.astype(dtype) if isinstance(x, np.ndarray) else x.to(getattr(sys.modules["torch"], dtype))
+
+
+def autocasts(x: Array) -> bool:
+    """Whether torch.autocast is on for the device of `x`, so that torch casts operands to one dtype."""
+    return not isinstance(x, np.ndarray) and bool(
+        sys.modules["torch"].is_autocast_enabled(x.device.type),
+    )
+
+
+# --- checks of arguments ---------------------------------------------------------------------------
+
+
+def require(condition: bool, operator: str, argument: str, expected: str, given: object) -> None:
+    """Raise `UsageError` that names the argument and what was expected, unless the condition holds."""
+    if not condition:
+        raise UsageError(
+            f"{operator}: argument `{argument}` must be {expected}, not {given}",
+            remedy=f"See help(portkit.runtime.ops.{operator}).",
+        )
+
+
+def require_float(operator: str, **arrays: Array | None) -> None:
+    """Every array given must be a NumPy array or torch tensor of floating point numbers, all of one kind."""
+    kinds = set()
+    for name, x in arrays.items():
+        if x is None:
+            continue
+        known = isinstance(x, np.ndarray) or is_tensor(x)
+        require(known, operator, name, "a NumPy array or a torch tensor", f"a {type(x).__name__}")
+        require(dtype_name(x) in FLOATS, operator, name, "floating point", dtype_name(x))
+        kinds.add(isinstance(x, np.ndarray))
+        require(len(kinds) == 1, operator, name, "of the same library as the others", type(x).__name__)
+
+
+def require_axis(operator: str, argument: str, axis: object, ndim: int) -> int:
+    """The axis counted from the front; 0-d arrays take 0 and -1, as in torch."""
+    size = max(ndim, 1)
+    ok = isinstance(axis, int) and not isinstance(axis, bool) and -size <= axis < size
+    require(ok, operator, argument, f"an axis of a {ndim}-d array", repr(axis))
+    assert isinstance(axis, int)
+    return axis % size
+
+
+def shape_text(x: Any) -> str:
+    """The shape for a message."""
+    return "shape (" + ", ".join(str(n) for n in x.shape) + ")"

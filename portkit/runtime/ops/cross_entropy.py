@@ -1,0 +1,212 @@
+"""Cross-entropy of logits against class indices, with the options of `torch.nn.functional.cross_entropy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from portkit.runtime.ops._arrays import FLOATS, dtype_name, require, require_float, shape_text
+from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def cross_entropy(
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Array:
+    """Cross-entropy loss of logits.
+
+    x: (C,), (N, C) or (N, C, d1, ...) logits; float16, bfloat16, float32 or float64.
+    target: class indices in [0, C) or ignore_index, int64 (NumPy: any integers), of the shape of `x` without C;
+        torch tensors may also be probabilities of the shape of `x`.
+    weight: (C,) or None, a factor for each class.
+    reduction: "mean" (over the weights of targets that are not ignored; NaN if all are), "sum" or "none".
+    label_smoothing: share of the target that is spread over all classes, in [0, 1].
+    Returns a scalar, or the shape of `target` for "none"; dtype of `x`.
+    Raises UsageError if shapes do not fit, for an unknown reduction, or label_smoothing out of range.
+    """
+    require_float("cross_entropy", x=x, weight=weight)
+    classes = 1 if x.ndim > 1 else 0
+    require(x.ndim > 0, "cross_entropy", "x", "at least 1-d", shape_text(x))
+    require(reduction in REDUCTIONS, "cross_entropy", "reduction", '"mean", "sum" or "none"', repr(reduction))
+    in_range = 0.0 <= label_smoothing <= 1.0
+    require(in_range, "cross_entropy", "label_smoothing", "between 0 and 1", repr(label_smoothing))
+    shape = tuple(n for i, n in enumerate(x.shape) if i != classes)
+    if dtype_name(target) in FLOATS:
+        known = not isinstance(x, np.ndarray) and target.shape == x.shape
+        require(known, "cross_entropy", "target", "class indices", "floating point")
+    else:
+        fits = tuple(target.shape) == shape
+        require(fits, "cross_entropy", "target", f"of shape {shape}", shape_text(target))
+    if weight is not None:
+        count = (x.shape[classes],)
+        require(tuple(weight.shape) == count, "cross_entropy", "weight", f"of shape {count}", shape_text(weight))
+    return call(OPERATOR, x, target, weight, ignore_index, reduction, label_smoothing)
+
+
+def reference(
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Reference:
+    """With p = softmax(x): (1 - s) w_t (-log p_t) + s / C sum_c w_c (-log p_c) for each target t that is
+    not ignored; "mean" divides the sum by the sum of w_t."""
+    rows, index, kept, w = _rows(x, target, weight, ignore_index)
+    surprise = _log_sum(rows)[:, None] - rows
+    each = np.arange(len(rows))
+    loss = (1 - label_smoothing) * w[index] * surprise[each, index]
+    if label_smoothing:
+        loss = loss + label_smoothing / rows.shape[1] * (surprise * w).sum(axis=1)
+    loss = np.where(kept, loss, 0.0)
+    if reduction == "none":
+        return np.asarray(loss.reshape(np.shape(target)))
+    if reduction == "sum":
+        return np.asarray(loss.sum())
+    with np.errstate(invalid="ignore"):
+        return np.asarray(loss.sum() / np.float64((w[index] * kept).sum()))
+
+
+def reference_backward(
+    grad: Any,
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> tuple[Reference | None, ...]:
+    """dL/dx = g (p sum_c q_c - q), with q_c = (1 - s) w_t [c = t] + s w_c / C; 0 for ignored targets."""
+    rows, index, kept, w = _rows(x, target, weight, ignore_index)
+    p = np.exp(rows - _log_sum(rows)[:, None])
+    q = np.broadcast_to(label_smoothing / rows.shape[1] * w, rows.shape).copy()
+    q[np.arange(len(rows)), index] += (1 - label_smoothing) * w[index]
+    g = np.broadcast_to(np.asarray(grad, np.float64), np.shape(target)).reshape(-1)
+    total = (w[index] * kept).sum() if reduction == "mean" else 1.0
+    scale = np.where(kept, g, 0.0) / (total if total else 1.0)
+    dx = scale[:, None] * (p * q.sum(axis=1, keepdims=True) - q)
+    if np.ndim(x) == 1:
+        return (dx.reshape(-1),)
+    return (np.moveaxis(dx.reshape(*np.shape(target), -1), -1, 1),)
+
+
+def _rows(x: Any, target: Any, weight: Any, ignore_index: int) -> tuple[Any, Any, Any, Any]:
+    """Logits as (rows, C), index of the class for each (0 where ignored), which are kept, class weights."""
+    logits = np.asarray(x, np.float64)
+    logits = logits if logits.ndim == 1 else np.moveaxis(logits, 1, -1)
+    rows = logits.reshape(-1, logits.shape[-1])
+    flat = np.asarray(target).reshape(-1)
+    kept = flat != ignore_index
+    index = np.where(kept, flat, 0)
+    inside = bool(((index >= 0) & (index < rows.shape[1])).all())
+    require(inside, "cross_entropy", "target", f"in [0, {rows.shape[1]}) or ignore_index", "out of range")
+    return rows, index, kept, np.ones(rows.shape[1]) if weight is None else np.asarray(weight, np.float64)
+
+
+def _log_sum(rows: Reference) -> Reference:
+    top = rows.max(axis=1)
+    return np.asarray(top + np.log(np.exp(rows - top[:, None]).sum(axis=1)))
+
+
+def samples() -> Iterator[Sample]:
+    """Each reduction; ignored and smoothed targets; weights; images; odd, long and masked rows."""
+    rng = np.random.default_rng(31)
+
+    def normal(*shape: int) -> Any:
+        return rng.standard_normal(shape, np.float32)
+
+    def classes(count: int, *shape: int) -> Any:
+        return rng.integers(0, count, shape)
+
+    some = classes(37, 11)
+    some[[2, 5]] = -100
+    for reduction in REDUCTIONS:
+        yield Sample(reduction, (normal(16, 64), classes(64, 16)), {"reduction": reduction})
+        yield Sample(f"{reduction}-ignored", (normal(11, 37), some), {"reduction": reduction})
+        options = {"reduction": reduction, "label_smoothing": 0.1}
+        yield Sample(f"{reduction}-smoothed", (normal(11, 37), some), options)
+    yield Sample("all-ignored", (normal(3, 8), np.full(3, -100)))
+    yield Sample("all-ignored-sum", (normal(3, 8), np.full(3, -100)), {"reduction": "sum"})
+    yield Sample("other-ignore-index", (normal(6, 8), np.array([0, 3, 3, 7, 1, 2])), {"ignore_index": 3})
+    yield Sample("vector", (normal(9), np.asarray(4)))
+    yield Sample("image", (normal(2, 5, 3, 4), classes(5, 2, 3, 4)))
+    yield Sample("weighted", (normal(11, 37), some, np.abs(normal(37))), {"label_smoothing": 0.2})
+    yield Sample("one-class", (normal(4, 1), np.zeros(4, np.int64)))
+    yield Sample("long-row", (normal(3, 5003), classes(5003, 3)))
+    yield Sample("transposed", (normal(40, 6).T, classes(40, 6)))
+    yield Sample("huge", (normal(4, 33) * 1e4, classes(33, 4)))
+    masked = np.where(rng.random((6, 20)) < 0.5, np.float32(-np.inf), normal(6, 20))
+    masked[:, 0] = 0.0
+    yield Sample("masked", (masked, np.zeros(6, np.int64)))
+
+
+def vendor(
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Array:
+    """torch's own kernel."""
+    import torch
+
+    options = {"ignore_index": ignore_index, "reduction": reduction, "label_smoothing": label_smoothing}
+    return torch.nn.functional.cross_entropy(x, target, weight, **options)
+
+
+def composite(
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Array:
+    """In torch calls that every device has, in float32 at least; probabilities go to torch's own."""
+    import torch
+
+    if target.is_floating_point():
+        return vendor(x, target, weight, ignore_index, reduction, label_smoothing)
+    logits = x.to(torch.promote_types(x.dtype, torch.float32))
+    rows = logits if x.ndim == 1 else logits.movedim(1, -1)
+    kept = target != ignore_index
+    index = torch.where(kept, target, 0)
+    w = rows.new_ones(rows.shape[-1]) if weight is None else weight.to(rows.dtype)
+    surprise = torch.logsumexp(rows, -1, keepdim=True) - rows
+    loss = (1 - label_smoothing) * w[index] * surprise.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    if label_smoothing:
+        loss = loss + label_smoothing / rows.shape[-1] * (surprise * w).sum(-1)
+    loss = torch.where(kept, loss, 0.0)
+    if reduction == "none":
+        return loss.to(x.dtype)
+    total = (w[index] * kept).sum() if reduction == "mean" else 1.0
+    return (loss.sum() / total).to(x.dtype)
+
+
+OPERATOR = Operator(
+    name="cross_entropy",
+    function=cross_entropy,
+    reference=reference,
+    reference_backward=reference_backward,
+    samples=samples,
+    tolerance={
+        "float16": Tolerance(4e-3, 2e-3),
+        "bfloat16": Tolerance(3e-2, 1.6e-2),
+        "float32": Tolerance(4e-6, 4e-6),
+        "float64": Tolerance(1e-12, 1e-12),
+    },
+    vendor=vendor,
+    composite=composite,
+    autocast="float32",
+)

@@ -1,0 +1,92 @@
+"""GELU, exact or by tanh: y = x * Phi(x)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from portkit.runtime.ops._arrays import require, require_float
+from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._operator import HALF, Array, Operator, Reference, Sample, Tolerance
+
+SCALE = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+
+
+def gelu(x: Array, approximate: str = "none") -> Array:
+    """Gaussian error linear unit of every element.
+
+    x: any shape, float16, bfloat16, float32 or float64.
+    approximate: "none" (x * Phi(x), by erf) or "tanh" (the formula of GPT-2).
+    Returns the shape and dtype of `x`.  Raises UsageError for another `approximate` or other dtypes.
+    """
+    require_float("gelu", x=x)
+    require(approximate in ("none", "tanh"), "gelu", "approximate", '"none" or "tanh"', repr(approximate))
+    return call(OPERATOR, x, approximate)
+
+
+def reference(x: Any, approximate: str = "none") -> Reference:
+    """x * (1 + erf(x / sqrt 2)) / 2, or x * (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
+    (Hendrycks and Gimpel, 2016)."""
+    x = np.asarray(x, np.float64)
+    if approximate == "none":
+        return np.asarray(0.5 * x * _erfc(-x / math.sqrt(2)))
+    return np.asarray(0.5 * x * (1 + np.tanh(SCALE * (x + CUBIC * x**3))))
+
+
+def reference_backward(grad: Any, x: Any, approximate: str = "none") -> tuple[Reference | None, ...]:
+    """Phi(x) + x phi(x); with t the tanh: (1 + t) / 2 + x (1 - t^2) sqrt(2/pi) (1 + 3·0.044715 x^2) / 2."""
+    x, grad = np.asarray(x, np.float64), np.asarray(grad, np.float64)
+    if approximate == "none":
+        density = np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        return (grad * (0.5 * _erfc(-x / math.sqrt(2)) + x * density),)
+    t = np.tanh(SCALE * (x + CUBIC * x**3))
+    return (grad * 0.5 * (1 + t + x * (1 - t * t) * SCALE * (1 + 3 * CUBIC * x * x)),)
+
+
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def samples() -> Iterator[Sample]:
+    """Both formulas; ordinary, tiny, large and strided inputs."""
+    rng = np.random.default_rng(17)
+    for form in ("none", "tanh"):
+        yield Sample(f"{form}-matrix", (rng.standard_normal((8, 65), np.float32), form))
+        yield Sample(f"{form}-wide", (rng.standard_normal((3, 1000), np.float32) * 4, form))
+        yield Sample(f"{form}-four-d", (rng.standard_normal((2, 3, 4, 5), np.float32), form))
+        yield Sample(f"{form}-transposed", (rng.standard_normal((30, 7), np.float32).T, form))
+        edges = np.array([0.0, -0.0, 1e-6, -1e-6, 5.0, -5.0, 12.0, -12.0, 100.0, -100.0], np.float32)
+        yield Sample(f"{form}-edges", (edges, form))
+        yield Sample(f"{form}-one", (np.array([0.5], np.float32), form))
+
+
+def vendor(x: Array, approximate: str = "none") -> Array:
+    """torch's own kernel."""
+    import torch
+
+    return torch.nn.functional.gelu(x, approximate=approximate)
+
+
+def composite(x: Array, approximate: str = "none") -> Array:
+    """In torch calls that every device has, in float32 at least."""
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    if approximate == "none":
+        return (0.5 * wide * torch.erfc(wide * -math.sqrt(0.5))).to(x.dtype)
+    return (0.5 * wide * (1 + torch.tanh(SCALE * (wide + CUBIC * wide**3)))).to(x.dtype)
+
+
+OPERATOR = Operator(
+    name="gelu",
+    function=gelu,
+    reference=reference,
+    reference_backward=reference_backward,
+    samples=samples,
+    tolerance={**HALF, "float32": Tolerance(2e-6, 4e-6), "float64": Tolerance(1e-12, 1e-12)},
+    vendor=vendor,
+    composite=composite,
+)

@@ -1,0 +1,135 @@
+"""Root-mean-square normalisation over the last axes: y = x / sqrt(mean(x^2) + eps) * weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from portkit.runtime.ops._arrays import dtype_name, require, require_float
+from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._norm import affine_sum, normalized_axes, require_norm
+from portkit.runtime.ops._operator import HALF, Array, Operator, Reference, Sample, Tolerance
+
+
+def rms_norm(
+    x: Array,
+    normalized_shape: int | Sequence[int] | None = None,
+    weight: Array | None = None,
+    eps: float | None = None,
+) -> Array:
+    """Root-mean-square normalisation of `x` over its last axes.
+
+    x: (..., *normalized_shape), float16, bfloat16, float32 or float64.
+    normalized_shape: sizes of the axes to normalise over; by default those of `weight`.
+    weight: shape normalized_shape or None; dtype of `x`, or float32 beside a 16-bit `x`.
+    eps: added to the mean square; by default the machine epsilon of the dtype that it is computed in
+        (float32 for 16-bit types), as in torch.
+    Returns the shape and dtype of `x`.
+    Raises UsageError if shapes do not fit or numbers are not floating point.
+    """
+    require_float("rms_norm", x=x, weight=weight)
+    if normalized_shape is None:
+        require(weight is not None, "rms_norm", "normalized_shape", "given if there is no weight", "None")
+        normalized_shape = tuple(weight.shape)  # type: ignore[union-attr]
+    shape = require_norm("rms_norm", x, normalized_shape, weight, None)
+    require(eps is None or isinstance(eps, (int, float)), "rms_norm", "eps", "a number or None", repr(eps))
+    return call(OPERATOR, x, shape, weight, default_eps(x, eps))
+
+
+def default_eps(x: Any, eps: float | None) -> float:
+    """`eps`, or the machine epsilon of the dtype that `x` is computed in."""
+    if eps is not None:
+        return eps
+    return float(np.finfo(np.float64 if dtype_name(x) == "float64" else np.float32).eps)
+
+
+def reference(x: Any, normalized_shape: Any = None, weight: Any = None, eps: float | None = None) -> Reference:
+    """y = x / sqrt(E[x^2] + eps) * weight (Zhang and Sennrich, 2019)."""
+    y, _ = _normalized(x, np.shape(weight) if normalized_shape is None else normalized_shape, eps)
+    return np.asarray(y if weight is None else y * np.asarray(weight, np.float64))
+
+
+def reference_backward(
+    grad: Any, x: Any, normalized_shape: Any = None, weight: Any = None, eps: float | None = None
+) -> tuple[Reference | None, ...]:
+    """With n = x * rstd and h = grad * weight: dx = rstd (h - n E[h n])."""
+    normalized_shape = np.shape(weight) if normalized_shape is None else normalized_shape
+    normalized, rstd = _normalized(x, normalized_shape, eps)
+    g = np.asarray(grad, np.float64)
+    h = g if weight is None else g * np.asarray(weight, np.float64)
+    axes = normalized_axes(normalized_shape)
+    dx = rstd * (h - normalized * (h * normalized).mean(axis=axes, keepdims=True))
+    return (dx, None if weight is None else affine_sum(g * normalized, len(axes)))
+
+
+def _normalized(x: Any, normalized_shape: Any, eps: float | None) -> tuple[Reference, Reference]:
+    axes = normalized_axes(normalized_shape)
+    wide = np.asarray(x, np.float64)
+    rstd = 1.0 / np.sqrt((wide**2).mean(axis=axes, keepdims=True) + default_eps(x, eps))
+    return wide * rstd, rstd
+
+
+def samples() -> Iterator[Sample]:
+    """With and without weight; one or several axes; odd, long and strided rows; tiny and large values."""
+    rng = np.random.default_rng(13)
+
+    def normal(*shape: int) -> Any:
+        return rng.standard_normal(shape, np.float32)
+
+    def weight(*shape: int) -> Any:
+        return 1 + normal(*shape) / 4
+
+    both = (0, 2)
+    yield Sample("matrix", (normal(8, 64), (64,), weight(64), 1e-6), differentiable=both)
+    yield Sample("default-shape", (normal(4, 16), None, weight(16), 1e-5), differentiable=both)
+    yield Sample("odd", (normal(3, 5, 37), (37,), weight(37), 1e-5), differentiable=both)
+    yield Sample("two-axes", (normal(4, 3, 6, 5), (6, 5), weight(6, 5), 1e-5), differentiable=both)
+    yield Sample("long-row", (normal(2, 5003), (5003,), weight(5003), 1e-5), differentiable=both)
+    yield Sample("many-rows", (normal(300, 24), (24,), weight(24), 1e-5), differentiable=both)
+    yield Sample("no-weight", (normal(6, 32), (32,), None, 1e-5))
+    yield Sample("one-column", (normal(5, 1), (1,), weight(1), 1e-5), differentiable=both)
+    yield Sample("small", (normal(4, 48) / 100, (48,), weight(48), 1e-5), differentiable=both)
+    yield Sample("large", (normal(4, 48) * 100, (48,), weight(48), 1e-5), differentiable=both)
+    yield Sample("transposed", (normal(40, 6).T, (40,), weight(40), 1e-5), differentiable=both)
+    yield Sample("zeros", (np.zeros((3, 16), np.float32), (16,), weight(16), 1e-5), differentiable=both)
+
+
+def vendor(
+    x: Array, normalized_shape: Any = None, weight: Array | None = None, eps: float | None = None
+) -> Array:
+    """torch's own kernel, except beside a weight of another dtype, where torch has none and warns."""
+    import torch
+
+    if weight is not None and weight.dtype != x.dtype:
+        return composite(x, normalized_shape, weight, eps)
+    return torch.nn.functional.rms_norm(x, normalized_shape, weight, eps)
+
+
+def composite(
+    x: Array, normalized_shape: Any = None, weight: Array | None = None, eps: float | None = None
+) -> Array:
+    """In torch calls that every device has, in float32 at least."""
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    mean = (wide * wide).mean(normalized_axes(normalized_shape), keepdim=True)
+    y = wide * torch.rsqrt(mean + default_eps(x, eps))
+    return (y if weight is None else y * weight).to(x.dtype)
+
+
+OPERATOR = Operator(
+    name="rms_norm",
+    function=rms_norm,
+    reference=reference,
+    reference_backward=reference_backward,
+    samples=samples,
+    tolerance={
+        **HALF,
+        "float32": Tolerance(1e-5, 1e-5),
+        "float64": Tolerance(1e-12, 1e-12),
+    },
+    vendor=vendor,
+    composite=composite,
+)
