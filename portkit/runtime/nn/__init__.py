@@ -1,7 +1,7 @@
 """Modules over the operators, one file each: `pk.nn.LayerNorm`; found by walking this folder.
 
-Each is a subclass of the torch module of the same name: the same constructor, parameters and `state_dict`, and
-`isinstance` checks in existing code stay true.
+Each is a subclass of the torch module of the same name: the same constructor, parameters and `state_dict`,
+and `isinstance` checks in existing code stay true.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 @functools.cache
 def modules() -> dict[str, Any]:
     """Every module class by name."""
-    found = {}
+    found: dict[str, Any] = {}
     for info in sorted(pkgutil.iter_modules(__path__), key=lambda item: item.name):
         module = importlib.import_module(f"{__name__}.{info.name}")
-        found |= {n: v for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__}
+        classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+        found |= {name: value for name, value in classes.items() if value.__module__ == module.__name__}
     return found
 
 

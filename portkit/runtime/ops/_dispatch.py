@@ -29,9 +29,9 @@ def call(operator: Operator, /, *args: Any, **kwargs: Any) -> Array:
         return operator.vendor(*args, **kwargs)
     if choice == "composite":
         return operator.composite(*args, **kwargs)
-    from portkit.runtime import torch_bridge
-
-    return torch_bridge.run_tile(operator, args, kwargs)
+    assert operator.tile is not None
+    assert operator.core is not None
+    return operator.tile(functools.partial(_run_core, operator.core), *args, **kwargs)
 
 
 def chosen(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

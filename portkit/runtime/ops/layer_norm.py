@@ -10,7 +10,7 @@ import numpy as np
 from portkit.runtime.ops._arrays import require, require_float
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._norm import affine_sum, normalized_axes, require_norm
-from portkit.runtime.ops._operator import HALF, Array, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
 
 
 def layer_norm(
@@ -83,7 +83,7 @@ def samples() -> Iterator[Sample]:
     yield Sample("odd", (normal(3, 5, 37), (37,), *affine(37)), {"eps": 1e-6}, both)
     yield Sample("two-axes", (normal(4, 3, 6, 5), (6, 5), *affine(6, 5)), differentiable=both)
     yield Sample("long-row", (normal(2, 5003), (5003,), *affine(5003)), differentiable=both)
-    yield Sample("many-rows", (normal(300, 24), (24,), *affine(24)), differentiable=both)
+    yield Sample("many-rows", (normal(70, 24), (24,), *affine(24)), differentiable=both)
     yield Sample("no-bias", (normal(6, 32), (32,), affine(32)[0]), differentiable=(0, 2))
     yield Sample("no-affine", (normal(6, 32), (32,)))
     yield Sample("bias-only", (normal(6, 32), (32,), None, affine(32)[1]), differentiable=(0, 3))
@@ -124,8 +124,9 @@ OPERATOR = Operator(
     reference_backward=reference_backward,
     samples=samples,
     tolerance={
-        **HALF,
-        "float32": Tolerance(2e-5, 1e-5),
+        "float16": Tolerance(1e-2, 4e-3),
+        "bfloat16": Tolerance(8e-2, 1.6e-2),
+        "float32": Tolerance(5e-5, 1e-5),
         "float64": Tolerance(1e-11, 1e-11),
     },
     vendor=vendor,

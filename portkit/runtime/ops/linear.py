@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import autocasts, dtype_name, is_foreign, is_tensor, require, require_float, shape_text
+from portkit.runtime.ops._arrays import (
+    autocasts,
+    dtype_name,
+    is_foreign,
+    is_tensor,
+    require,
+    require_float,
+    shape_text,
+)
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
 

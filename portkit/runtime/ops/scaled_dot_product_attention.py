@@ -39,7 +39,7 @@ def scaled_dot_product_attention(
 ) -> Array:
     """Scaled dot-product attention.
 
-    query: (..., heads, Sq, D) in layout "bhsd" (torch), (batch, Sq, heads, D) in "bshd" (flash-attn, xformers).
+    query: (..., heads, Sq, D) in layout "bhsd" (torch), (batch, Sq, heads, D) in "bshd" (flash-attn).
     key, value: the same with Sk for Sq; value may have another last size.  One dtype for all three: float16,
         bfloat16, float32 or float64.
     attn_mask: broadcasts to (..., heads, Sq, Sk) in either layout; boolean (True takes part) or floating
@@ -62,7 +62,10 @@ def attention_qkvpacked(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Array:
-    """Attention of one packed array (batch, S, 3, heads, D), as in flash-attn; returns (batch, S, heads, D)."""
+    """Attention of one packed array (batch, S, 3, heads, D), as in flash-attn.
+
+    Returns (batch, S, heads, D); raises UsageError for another shape.
+    """
     require_float(NAME, qkv=qkv)
     require(qkv.ndim == 5 and qkv.shape[2] == 3, NAME, "qkv", "(batch, S, 3, heads, D)", shape_text(qkv))
     query, key, value = (qkv[:, :, i] for i in range(3))
@@ -78,13 +81,23 @@ def attention_kvpacked(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Array:
-    """Attention of (batch, Sq, heads, D) to packed keys and values (batch, Sk, 2, kv heads, D), as in flash-attn:
-    causal masks are aligned at the bottom right, and the number of key heads may divide that of the query."""
+    """Attention of (batch, Sq, heads, D) to packed keys and values (batch, Sk, 2, kv heads, D).
+
+    As in flash-attn, causal masks are aligned at the bottom right, and the number of key heads may divide
+    that of the query.  Returns (batch, Sq, heads, D); raises UsageError for other shapes.
+    """
     require_float(NAME, query=query, kv=kv)
     require(kv.ndim == 5 and kv.shape[2] == 2, NAME, "kv", "(batch, S, 2, heads, D)", shape_text(kv))
-    options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
     return scaled_dot_product_attention(
-        query, kv[:, :, 0], kv[:, :, 1], **options, enable_gqa=True, layout="bshd", align="bottom-right"
+        query,
+        kv[:, :, 0],
+        kv[:, :, 1],
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=True,
+        layout="bshd",
+        align="bottom-right",
     )
 
 
@@ -242,7 +255,7 @@ def samples() -> Iterator[Sample]:
     yield case("float-mask", qkv(*square), attn_mask=bias)
     yield case("grouped", qkv((2, 6, 8, 8), (2, 2, 8, 8)), enable_gqa=True, is_causal=True)
     yield case("bshd", qkv((2, 16, 3, 8), (2, 16, 3, 8)), layout="bshd")
-    flash = {"layout": "bshd", "align": "bottom-right", "enable_gqa": True, "is_causal": True}
+    flash: dict[str, Any] = {"layout": "bshd", "align": "bottom-right", "enable_gqa": True, "is_causal": True}
     yield case("flash", qkv((2, 6, 4, 8), (2, 10, 2, 8)), **flash)
     yield case("bshd-three-d", qkv((2, 16, 8), (2, 12, 8)), layout="bshd")
     yield case("one-key", qkv((1, 1, 3, 4), (1, 1, 1, 4)))
@@ -269,7 +282,7 @@ def vendor(
     q, k, v = (_bhsd(x, layout) for x in (query, key, value))
     mask, causal = _mask(q, k, attn_mask, is_causal, align)
     gqa = enable_gqa and q.ndim > 2 and q.shape[-3] != k.shape[-3]
-    options = {"dropout_p": dropout_p, "is_causal": causal, "scale": scale, "enable_gqa": gqa}
+    options: dict[str, Any] = {"dropout_p": dropout_p, "is_causal": causal, "scale": scale, "enable_gqa": gqa}
     y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
     return _restored(y, layout)
 

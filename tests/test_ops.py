@@ -1,0 +1,231 @@
+"""Every operator, sample, implementation and dtype against the float64 reference, forward and gradients."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import portkit.runtime.nn as pk_nn
+import portkit.runtime.ops as ops
+from portkit.errors import UsageError
+from portkit.runtime.ops._dispatch import IMPLEMENTATIONS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+torch = pytest.importorskip("torch")
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+FOLDERS = [Path(package.__path__[0]) for package in (ops, pk_nn)]
+ALL = ops.operators()
+CASES = [(name, implementation) for name in ALL for implementation in IMPLEMENTATIONS]
+
+
+def as_tensor(value, dtype, differentiable):
+    """The array as a tensor of the same strides; floating point arrays in the dtype under test."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype != np.float32:
+        return torch.from_numpy(np.asarray(value))
+    out = torch.empty_strided(value.shape, [s // 4 for s in value.strides], dtype=dtype)
+    return out.copy_(torch.from_numpy(value)).requires_grad_(differentiable)
+
+
+def rounded(value):
+    """What the operator was given, as float64."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().double().numpy() if value.is_floating_point() else value.numpy()
+
+
+def assert_close(actual, expected, bound, what):
+    """Each element within the bound of the oracle; NaN where that has NaN."""
+    actual = np.asarray(actual, np.float64)
+    assert actual.shape == expected.shape, f"{what}: shape {actual.shape} instead of {expected.shape}"
+    with np.errstate(invalid="ignore"):
+        error = np.abs(actual - expected) - bound.rtol * np.abs(expected)
+    error = np.where((actual == expected) | (np.isnan(actual) & np.isnan(expected)), 0.0, error)
+    worst = error.max(initial=0.0)
+    assert worst <= bound.atol, f"{what}: off by {worst:.3g}, allowed {bound.atol:.3g}"
+
+
+def loosened(bound, factor):
+    """torch's own kernels are allowed more: some sum gradients in 16 bits."""
+    return Tolerance(bound.atol * factor, bound.rtol * factor)
+
+
+def tensors(sample, dtype):
+    """Positional and keyword arguments of a sample as torch tensors."""
+    kind = getattr(torch, dtype)
+    args = [as_tensor(a, kind, i in sample.differentiable) for i, a in enumerate(sample.args)]
+    kwargs = {name: as_tensor(a, kind, False) for name, a in sample.kwargs.items()}
+    return args, kwargs
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("name", "implementation"), CASES)
+def test_against_the_oracle(name, implementation, dtype, monkeypatch):
+    monkeypatch.setenv("PORTKIT_FORCE", implementation)
+    operator = ALL[name]
+    for sample in operator.samples():
+        args, kwargs = tensors(sample, dtype)
+        exact, options = [rounded(a) for a in args], {k: rounded(v) for k, v in kwargs.items()}
+        result = operator.function(*args, **kwargs)
+        assert str(result.dtype) == f"torch.{dtype}"
+        bound = loosened(operator.tolerance[dtype], 4 if implementation == "vendor" else 1)
+        assert_close(rounded(result), operator.reference(*exact, **options), bound, f"{sample.id}: output")
+        grad = torch.linspace(-1, 1, max(result.numel(), 2), dtype=result.dtype)[: result.numel()]
+        grad = grad.reshape(result.shape)
+        got = torch.autograd.grad(result, [args[i] for i in sample.differentiable], grad)
+        expected = operator.reference_backward(rounded(grad), *exact, **options)
+        expected = [e for e in expected if e is not None]
+        for i, (a, e) in enumerate(zip(got, expected, strict=True)):
+            assert_close(rounded(a), e, bound, f"{sample.id}: gradient {i}")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize(("name", "implementation"), [(n, i) for n, i in CASES if i != "vendor"])
+def test_numpy_against_the_oracle(name, implementation, dtype, monkeypatch):
+    monkeypatch.setenv("PORTKIT_FORCE", implementation)
+    operator = ALL[name]
+    for sample in operator.samples():
+        args = [a.astype(dtype) if getattr(a, "dtype", None) == np.float32 else a for a in sample.args]
+        result = operator.function(*args, **sample.kwargs)
+        assert isinstance(result, np.ndarray)
+        assert result.dtype == dtype
+        expected = operator.reference(*args, **sample.kwargs)
+        assert_close(result, expected, operator.tolerance[dtype], sample.id)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_reference_backward_is_the_derivative_of_reference(name):
+    """Against central differences in float64, along one random direction for each argument."""
+    operator = ALL[name]
+    rng = np.random.default_rng(3)
+    for sample in operator.samples():
+        args = [a.astype(np.float64) if getattr(a, "dtype", None) == np.float32 else a for a in sample.args]
+        if any(np.abs(a).max() > 50 for a in args if isinstance(a, np.ndarray)):
+            continue  # differences lose all digits there; the kernels are still compared with the formula
+        y = operator.reference(*args, **sample.kwargs)
+        if np.isnan(y).any():
+            continue
+        grad = rng.standard_normal(y.shape)
+        grads = [g for g in operator.reference_backward(grad, *args, **sample.kwargs) if g is not None]
+        for position, g in zip(sample.differentiable, grads, strict=True):
+            step = 1e-6 * rng.standard_normal(args[position].shape)
+            ahead, behind = (
+                operator.reference(
+                    *args[:position], args[position] + s, *args[position + 1 :], **sample.kwargs
+                )
+                for s in (step, -step)
+            )
+            numeric = (grad * (ahead - behind)).sum() / 2
+            assert numeric == pytest.approx((g * step).sum(), rel=1e-4, abs=1e-10), sample.id
+
+
+def entries():
+    """Every [[replaces]] of the data beside operators and modules."""
+    for folder in FOLDERS:
+        for path in sorted(folder.glob("*.toml")):
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            for entry in data["replaces"]:
+                yield pytest.param(folder.name, data, entry, id=f"{folder.name}:{entry['name']}")
+
+
+def parameters(signature):
+    """Parameters of a signature in Python syntax."""
+    scope = {}
+    exec(f"def f({signature}): pass", scope)
+    return inspect.signature(scope["f"]).parameters
+
+
+@pytest.mark.parametrize(("folder", "data", "entry"), list(entries()))
+def test_replacement_data_fits_both_sides(folder, data, entry):
+    package = ops if folder == "ops" else pk_nn
+    ours = inspect.signature(getattr(package, entry.get("to", data["name"]))).parameters
+    theirs = parameters(entry["signature"])
+    tables = {key: entry.get(key, {}) for key in ("map", "drop", "refuse", "require", "add", "default")}
+    for key in ("map", "drop", "refuse", "require", "default"):
+        assert set(tables[key]) <= set(theirs), f"{key} names a parameter that is not there"
+    gone = set(tables["drop"]) | set(tables["refuse"])
+    kept = {n: tables["map"].get(n, n) for n in theirs if n not in gone}
+    given = set(kept.values()) | set(tables["add"])
+    assert given <= set(ours)
+    assert {n for n, p in ours.items() if p.default is inspect.Parameter.empty} <= given
+    for name, target in kept.items():
+        default = theirs[name].default
+        if default is inspect.Parameter.empty or name in tables["require"]:
+            continue
+        told = eval(tables["default"][name]) if name in tables["default"] else ours[target].default
+        assert default == told, f"{name}: default {default!r} there, {told!r} here"
+    assert entry["support"] == "auto" or entry["note"]
+
+
+@pytest.mark.parametrize(("folder", "data", "entry"), [p for p in entries() if ":torch." in p.id])
+def test_signature_is_that_of_torch(folder, data, entry):
+    original = torch
+    for part in entry["name"].split(".")[1:]:
+        original = getattr(original, part)
+    try:
+        real = inspect.signature(original).parameters
+    except ValueError:
+        assert entry["signature"].split(", ")[0] in ("input", "query", "self")  # a builtin shows no more
+        return
+    listed = parameters(entry["signature"])
+    assert list(listed) == list(real)
+    assert [p.default for p in listed.values()] == [p.default for p in real.values()]
+
+
+def test_names_resolve_to_functions_whatever_was_imported_first():
+    importlib.import_module("portkit.runtime.ops.softmax")
+    assert ops.softmax is ALL["softmax"].function
+    assert ops.attention_qkvpacked.__name__ == "attention_qkvpacked"
+    with pytest.raises(AttributeError, match="no operator"):
+        ops.no_such_operator
+
+
+def zeros(*shape, dtype=np.float32):
+    return np.zeros(shape, dtype)
+
+
+BAD = {
+    "softmax": [((zeros(3), 2), "dim"), ((zeros(3, dtype=int), 0), "x"), (([1.0], 0), "x")],
+    "layer_norm": [((zeros(2, 3), (4,)), "normalized_shape"), ((zeros(2, 3), (3,), zeros(2)), "weight")],
+    "rms_norm": [((zeros(2, 3),), "normalized_shape"), ((zeros(2, 3), 3, None, "1e-5"), "eps")],
+    "gelu": [((zeros(3), "erf"), "approximate")],
+    "silu": [((zeros(3, dtype=bool),), "x")],
+    "matmul": [((zeros(2, 3), zeros(2, 3)), "b"), ((zeros(2, 3), zeros(3, 3, dtype=float)), "b")],
+    "linear": [((zeros(2, 3), zeros(2, 4)), "x"), ((zeros(2, 3), zeros(4, 3), zeros(3)), "bias")],
+    "cross_entropy": [
+        ((zeros(2, 3), zeros(3, dtype=int)), "target"),
+        ((zeros(2, 3), np.full(2, 3)), "target"),
+        ((zeros(2, 3), zeros(2)), "target"),
+        ((zeros(2, 3), zeros(2, dtype=int), None, -100, "max"), "reduction"),
+        ((zeros(2, 3), zeros(2, dtype=int), None, -100, "mean", 2.0), "label_smoothing"),
+    ],
+    "scaled_dot_product_attention": [
+        ((*[zeros(1, 2, 3)] * 3, None, 0.5), "dropout_p"),
+        ((zeros(1, 2, 3), *[zeros(1, 2, 4)] * 2), "key"),
+        ((*[zeros(1, 2, 3)] * 2, zeros(1, 1, 3)), "value"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bad_arguments_are_named(name):
+    for args, argument in BAD[name]:
+        with pytest.raises(UsageError, match=f"{name}: argument `{argument}` must be"):
+            ALL[name].function(*args)
+
+
+def test_unknown_force_is_refused(monkeypatch):
+    monkeypatch.setenv("PORTKIT_FORCE", "fast")
+    with pytest.raises(UsageError, match="PORTKIT_FORCE"):
+        ops.silu(np.zeros(2, np.float32))
