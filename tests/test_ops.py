@@ -14,6 +14,7 @@ import portkit.runtime.nn as pk_nn
 import portkit.runtime.ops as ops
 from portkit.errors import UsageError
 from portkit.runtime.ops._dispatch import IMPLEMENTATIONS
+from portkit.runtime.ops._operator import Tolerance
 
 if sys.version_info >= (3, 11):
     import tomllib
