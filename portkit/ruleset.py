@@ -13,7 +13,8 @@ from portkit.rule import Rule
 
 _PACKAGES = ("portkit.analyzers", "portkit.rewriters")
 _GROUP = "portkit.rules"  # entry points of other packages
-ENGINE_RULES = {suppress.UNUSED: "a suppression comment that suppresses nothing"}
+_ENGINE = (suppress.UnusedSuppression,)  # what the engine itself reports
+ENGINE_RULES = frozenset(rule.id for rule in _ENGINE)
 
 
 def rule_of(module: ModuleType) -> type[Rule] | None:
@@ -35,9 +36,14 @@ def all_rules() -> tuple[type[Rule], ...]:
     return tuple(found[key] for key in sorted(found))
 
 
+def documented() -> tuple[type[Rule], ...]:
+    """Every rule that a report may name: those that look at code, and those of the engine."""
+    return (*_ENGINE, *all_rules())
+
+
 def unknown_id(patterns: Iterable[str]) -> tuple[str, str] | None:
     """The first of `patterns` (ids, or beginnings of ids) that fits no rule, and a hint; or None."""
-    ids = [*(rule.id for rule in all_rules()), *ENGINE_RULES]
+    ids = [rule.id for rule in documented()]
     for pattern in patterns:
         if pattern == "ALL" or (pattern and any(item.startswith(pattern.upper()) for item in ids)):
             continue

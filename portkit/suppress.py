@@ -7,12 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from portkit.finding import Finding, Location, Phase, Support
+from portkit.rule import Rule
 
-UNUSED = "PK001"  # the engine's own rule: a suppression that suppresses nothing
 _COMMENT = re.compile(
     r"(?:\#|//)\s*portkit:\s*(?P<word>ignore-file|ignore)\b(?:\[(?P<ids>[^\]]*)\])?", re.IGNORECASE
 )
 _LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class UnusedSuppression(Rule):
+    """A suppression comment suppresses nothing.
+
+    What: `# portkit: ignore[PK101]` where PK101 finds nothing on that line, and the like.
+    Why: it would hide a finding that comes later, and tells the reader something that is not so.
+    Instead: remove the comment, or the rule id in it.
+    Safety: reports only; found by the engine itself, and counted in no coverage.
+    """
+
+    id = "PK001"
+    name = "unused_suppression"
+    phase = Phase.FULL_MODEL
+    triggers = ()
 
 
 @dataclass
@@ -104,8 +119,8 @@ def _unused(item: Suppression, path: str, cell: int | None, ran: frozenset[str])
     what = ", ".join(sorted(idle)) if item.ids else "anything"
     return [
         Finding(
-            rule=UNUSED,
-            phase=Phase.FULL_MODEL,
+            rule=UnusedSuppression.id,
+            phase=UnusedSuppression.phase,
             support=Support.PORTABLE,
             location=Location(path, item.line, item.column, item.line, item.end_column, cell),
             message=f"This comment does not suppress {what}.",

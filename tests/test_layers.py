@@ -13,6 +13,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "portkit"
 SCAN_HALF = (
     *("finding", "rule", "source", "names", "engine", "suppress", "config", "coverage", "inventory"),
+    *("cells", "check", "context", "discover", "files", "flow", "guards", "parsing", "rulebook"),
+    *("ruleset", "scopes"),
     *("apply", "applying", "manifest", "migrate", "analyzers", "rewriters", "reports", "tables"),
     *("plugins", "errors"),
 )

@@ -1,0 +1,60 @@
+"""portkit scan: what ties a repository to CUDA."""
+
+from __future__ import annotations
+
+import typer
+
+
+def command(
+    paths: list[str] = typer.Argument(
+        ..., metavar="PATH...", help="Files and folders; - is Python on stdin."
+    ),
+    format: str = typer.Option("terminal", "--format", help="terminal, json, or another report format."),
+    output: str = typer.Option("", "--output", "-o", metavar="FILE", help="Write the report to a file."),
+    select: list[str] = typer.Option([], "--select", metavar="ID", help="Only these rules (PK101, or PK1)."),
+    ignore: list[str] = typer.Option([], "--ignore", metavar="ID", help="Not these rules."),
+    config: str = typer.Option(
+        "", "--config", metavar="FILE", help="Settings file instead of the nearest one."
+    ),
+    jobs: int = typer.Option(0, "--jobs", min=0, help="Processes; 0: as many as there are cores, at most 8."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="List every finding."),
+    strict: bool = typer.Option(
+        False, "--strict", help="End with exit code 4 if a file could not be parsed."
+    ),
+) -> None:
+    """Find what ties code to CUDA, by migration phase, and say what to do next.
+
+    Nothing of the scanned code is imported or run. Exit codes: 0 scanned, 2 wrong call, 4 --strict and a file
+    that could not be parsed.
+    """
+    import shutil
+    import sys
+    from pathlib import Path
+
+    from portkit import config as settings
+    from portkit import engine, reports
+    from portkit.errors import UsageError
+    from portkit.files import write_atomically
+
+    if format not in reports.formats():
+        known = ", ".join(reports.formats())
+        raise UsageError(f"There is no report format {format}.", remedy=f"Formats: {known}.")
+    first = next((Path(path) for path in paths if path != "-"), Path())
+    chosen = settings.load_file(Path(config)) if config else settings.load(first)
+    chosen = chosen.with_choice(_split(select), _split(ignore))
+    stdin = sys.stdin.buffer.read() if "-" in paths else b""
+    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin)
+    tty = sys.stdout.isatty() and not output
+    width = shutil.get_terminal_size((100, 24)).columns if tty else 100
+    text = reports.render(format, result, verbose=verbose, colour=tty, width=width) + "\n"
+    if output:
+        write_atomically(Path(output), text.encode())
+    else:
+        typer.echo(text, nl=False)
+    if strict and result.unparsed:
+        raise typer.Exit(4)
+
+
+def _split(values: list[str]) -> list[str]:
+    """`--select PK101,PK2 --select PK3` → ["PK101", "PK2", "PK3"]."""
+    return [word.strip() for value in values for word in value.split(",") if word.strip()]
