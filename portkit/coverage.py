@@ -1,4 +1,4 @@
-"""The two coverages of a scan: of dependencies (what ties the code to CUDA), and of operators (what has a kernel).
+"""The two coverages of a scan: of dependencies (what ties code to CUDA), of operators (what has a kernel).
 
 Sites that the scan saw only in part (lossy), and files that it could not parse, never count as resolved.
 """
