@@ -13,7 +13,7 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | broadcast | tile → tile (sizes 1 grow; same rank) | |
 | expand_dims | tile → tile | axis |
 | reshape, trans | tile → tile | perm (trans) |
-| add sub mul min max | a, a → a (numbers; min/max return the other operand when one is NaN) | |
+| add sub mul min max | a, a → a (numbers; min/max give the other when one is NaN; i1 adds as xor) | |
 | div | float, float → float | |
 | idiv irem | int, int → int, rounding towards zero as in C | |
 | and or xor shl shr | int, int → int (shr is arithmetic on signed, logical on unsigned types) | |
@@ -22,8 +22,8 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | neg abs not | a → a (not: integers) | |
 | exp exp2 log log2 sqrt rsqrt sin cos tanh erf sigmoid floor ceil | float → float | |
 | fma | a, a, a → a (float, one rounding) | |
-| cast | a → b (numbers; value conversion, to integer towards zero) | |
-| bitcast | a → b of the same width | |
+| cast | a → b (numbers; value conversion, to integer towards zero; i1 counts as 0 and 1; to i1: cmp ne 0) | |
+| bitcast | a → b of the same width; pointer → pointer to another type | |
 | addptr | pointer, int → pointer (counts elements) | |
 | load | pointer [, i1 mask [, other]] → element; masked-off lanes give other, or 0 | has_mask, has_other |
 | store | pointer, value [, i1 mask] → | has_mask |
@@ -36,6 +36,10 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | yield | values… → | |
 | return | → | |
 
+A const's value is a bool for i1, an int for other integer types, a float for floats.  In memory an i1 takes
+one byte: not 0 is true, and 0 or 1 is written.  idiv and irem by 0, and casts of floats that the integer type
+can't hold, give an unspecified number.  `sum` and `dot` accumulate 16-bit floats in f32 or more, in any order.
+argmax and argmin give the first of equal elements.  A `for` has a positive step; it may run no iteration.
 `max`/`min` reductions ignore NaN like Triton's default.  f16 and bf16 arithmetic rounds after every operation
 in the interpreter; a target may keep more precision inside one expression.
 """
@@ -139,6 +143,12 @@ DTYPES: dict[str, DType] = {
     str(d): d for d in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64, BF16)
 }
 
+
+FLOAT_OPS = (
+    *("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos"),
+    *("tanh", "erf", "sigmoid", "floor", "ceil"),
+)
+REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all")
 
 # --- values, operations, functions -----------------------------------------------------------------
 

@@ -1,0 +1,95 @@
+"""From a kernel and the specification of its arguments to a function of the tile IR."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any, Protocol
+
+from portkit.errors import KernelError
+from portkit.runtime.tile import ir
+from portkit.runtime.tile.frontend import calls
+from portkit.runtime.tile.frontend.context import MAX_DEPTH, Context, Frame, read_source
+from portkit.runtime.tile.frontend.semantics import Semantics
+from portkit.runtime.tile.frontend.statements import execute
+from portkit.runtime.tile.language._base import unwrap
+
+
+class RuntimeSpec(Protocol):
+    """An argument passed at launch, as `signature.Runtime` has it."""
+
+    @property
+    def type(self) -> ir.Type: ...
+
+    @property
+    def facts(self) -> ir.ParamFacts: ...
+
+
+def build(fn: Any, args: Sequence[Any]) -> ir.Function:
+    """The IR of a kernel.
+
+    `fn` is a Python function or a stack of @jit, autotune and heuristics around one.  `args` holds one
+    `signature.Constexpr(value)` or `signature.Runtime(type, facts)` for each parameter, in order; only the
+    latter become parameters of the result.  Raises KernelError, with the place, for what can't be compiled.
+    """
+    function = fn if isinstance(fn, FunctionType) else calls.jit_target(fn)
+    if function is None:
+        raise KernelError(f"{fn!r} is not a kernel", remedy="Put @portkit.jit on a function.")
+    source = read_source(function)
+    names = list(inspect.signature(function).parameters)
+    if len(names) != len(args):
+        raise KernelError(
+            f"kernel `{function.__name__}` takes {len(names)} arguments, {len(args)} were given"
+        )
+    body = ir.Block()
+    builder = ir.Builder(body)
+    builder.loc = source.loc(source.tree)
+    frame = Frame(function, source)
+    params: list[ir.Value] = []
+    facts: list[ir.ParamFacts] = []
+    for name, spec in zip(names, args, strict=True):
+        if not hasattr(spec, "type"):
+            frame.names[name] = unwrap(spec.value)
+            continue
+        runtime: RuntimeSpec = spec
+        param = ir.Value(runtime.type, name)
+        params.append(param)
+        facts.append(runtime.facts)
+        one = runtime.facts.equal_to_1 and not runtime.type.is_pointer
+        frame.names[name] = builder.const(1, runtime.type) if one else param
+    context = Context(Semantics(builder), frame, inline)
+    outcome = execute(context, source.tree.body)
+    if outcome is not None and outcome.value is not None:
+        raise KernelError(
+            f"kernel `{function.__name__}` returns a value",
+            place=str(source.loc(source.tree)),
+            remedy="A kernel gives its results through tl.store.",
+        )
+    builder.loc = source.loc(source.tree.body[-1])
+    builder.add("return", [], [])
+    return ir.Function(function.__name__, params, facts, body, "\n".join(source.lines))
+
+
+def inline(ctx: Context, function: FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Emit the body of a @jit function in place of a call to it; gives what it returns."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise KernelError(f"{function.__name__}(): {error}") from error
+    bound.apply_defaults()
+    caller = ctx.frame
+    if caller.depth >= MAX_DEPTH:
+        raise KernelError(
+            f"calls of `{function.__name__}` are nested more than {MAX_DEPTH} deep",
+            remedy="Kernels can't be recursive.",
+        )
+    frame = Frame(function, read_source(function), {}, caller.depth + 1)
+    for name, value in bound.arguments.items():
+        frame.names[name] = unwrap(value)
+    ctx.frame, loc = frame, ctx.builder.loc
+    try:
+        outcome = execute(ctx, frame.source.tree.body)
+    finally:
+        ctx.frame, ctx.builder.loc = caller, loc
+    return None if outcome is None else outcome.value

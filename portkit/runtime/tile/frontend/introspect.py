@@ -1,0 +1,130 @@
+"""Attributes and items of what a kernel can name: tiles, types, modules, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from portkit.errors import KernelError
+from portkit.runtime.tile import ir
+from portkit.runtime.tile.frontend import calls
+from portkit.runtime.tile.frontend.context import Context, nearest
+from portkit.runtime.tile.frontend.promotion import is_unsigned
+from portkit.runtime.tile.frontend.semantics import describe
+from portkit.runtime.tile.language._base import unwrap
+
+_TRITON_NAMES = {
+    "i1": "int1",
+    "f16": "fp16",
+    "f32": "fp32",
+    "f64": "fp64",
+    "bf16": "bf16",
+}
+
+_VALUE: dict[str, Callable[[ir.Value], Any]] = {
+    "dtype": lambda v: v.type.element,
+    "type": lambda v: v.type,
+    "shape": lambda v: v.type.shape,
+    "numel": lambda v: v.type.numel,
+}
+_TYPE: dict[str, Callable[[ir.Type], Any]] = {
+    "element_ty": lambda t: t.element if t.is_tile else _pointee(t.element),
+    "scalar": lambda t: t.element,
+    "shape": lambda t: t.shape,
+    "numel": lambda t: t.numel,
+    "is_block": lambda t: lambda: t.is_tile,
+}
+_DTYPE: dict[str, Callable[[ir.DType], Any]] = {
+    "name": lambda d: _TRITON_NAMES.get(str(d), f"{d.kind}{d.bits}"),
+    "primitive_bitwidth": lambda d: d.bits,
+    "int_bitwidth": lambda d: d.bits,
+    "itemsize": lambda d: d.size,
+    "scalar": lambda d: d,
+    "is_floating": lambda d: lambda: d.is_float,
+    "is_standard_floating": lambda d: lambda: d.is_float,
+    "is_int": lambda d: lambda: d.is_int,
+    "is_bool": lambda d: lambda: d.is_bool,
+    "is_int_signed": lambda d: lambda: d.is_int and not is_unsigned(d),
+    "is_int_unsigned": lambda d: lambda: is_unsigned(d),
+    "is_ptr": lambda d: lambda: False,
+    "is_block": lambda d: lambda: False,
+    "is_fp8": lambda d: lambda: False,
+    "is_fp16": lambda d: lambda: d == ir.F16,
+    "is_bf16": lambda d: lambda: d == ir.BF16,
+    "is_fp32": lambda d: lambda: d == ir.F32,
+    "is_fp64": lambda d: lambda: d == ir.F64,
+    "is_int1": lambda d: lambda: d == ir.I1,
+    "is_int8": lambda d: lambda: d == ir.I8,
+    "is_int16": lambda d: lambda: d == ir.I16,
+    "is_int32": lambda d: lambda: d == ir.I32,
+    "is_int64": lambda d: lambda: d == ir.I64,
+    "is_uint8": lambda d: lambda: d == ir.U8,
+    "is_uint16": lambda d: lambda: d == ir.U16,
+    "is_uint32": lambda d: lambda: d == ir.U32,
+    "is_uint64": lambda d: lambda: d == ir.U64,
+}
+_POINTER: dict[str, Callable[[ir.Pointer], Any]] = {
+    "element_ty": lambda p: p.to,
+    "scalar": lambda p: p,
+    "primitive_bitwidth": lambda p: 64,
+    "is_ptr": lambda p: lambda: True,
+    "is_floating": lambda p: lambda: False,
+    "is_int": lambda p: lambda: False,
+    "is_block": lambda p: lambda: False,
+}
+
+
+def _pointee(element: ir.Element) -> ir.Element:
+    return element.to if isinstance(element, ir.Pointer) else element
+
+
+def attribute(ctx: Context, value: Any, name: str) -> Any:
+    """`value.name` inside a kernel."""
+    if isinstance(value, ir.Value):
+        return _of_value(ctx, value, name)
+    if isinstance(value, ir.Type) and value.element is not None:
+        table: dict[str, Callable[[Any], Any]] = {**_element_table(value.element), **_TYPE}
+        return _from(table, value if name in _TYPE else value.element, name, value)
+    if isinstance(value, (ir.DType, ir.Pointer)):
+        return _from(_element_table(value), value, name, value)
+    if name == "value" and isinstance(value, (int, float, str, bool, tuple, type(None))):
+        return value  # `.value` of a constexpr
+    if hasattr(value, name):
+        return unwrap(getattr(value, name))
+    if isinstance(value, ModuleType):
+        short = "tl" if calls.is_language(value.__name__) else value.__name__
+        remedy = nearest(name, [n for n in dir(value) if not n.startswith("_")])
+        what = f"portkit does not support {short}.{name} yet" if short == "tl" else f"no {short}.{name}"
+        raise KernelError(what, remedy=remedy or "`portkit explain` lists what kernels may use.")
+    raise KernelError(f"{describe(value)} has no attribute `{name}`")
+
+
+def _element_table(element: ir.Element) -> dict[str, Callable[[Any], Any]]:
+    return _POINTER if isinstance(element, ir.Pointer) else _DTYPE
+
+
+def _from(table: dict[str, Callable[[Any], Any]], subject: Any, name: str, shown: Any) -> Any:
+    if name not in table:
+        raise KernelError(f"type {shown} has no attribute `{name}`", remedy=nearest(name, list(table)))
+    return table[name](subject)
+
+
+def _of_value(ctx: Context, value: ir.Value, name: str) -> Any:
+    if name in _VALUE:
+        return _VALUE[name](value)
+    if name == "T":
+        return calls.call(ctx, calls.language_function("trans"), [value], {})
+    function = calls.method(name)
+    if function is None:
+        known = [*_VALUE, "T", *calls.methods()]
+        raise KernelError(f"{describe(value)} has no attribute `{name}`", remedy=nearest(name, known))
+    return calls.Method(function, value)
+
+
+def item(value: Any, key: Any) -> Any:
+    """`value[key]` of a constant tuple, string or mapping."""
+    try:
+        return unwrap(value[key])
+    except (TypeError, LookupError) as error:
+        raise KernelError(f"{describe(value)} can't be indexed with {describe(key)}") from error

@@ -1,0 +1,133 @@
+"""Element-wise arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from portkit.errors import KernelError
+from portkit.runtime.tile import ir
+from portkit.runtime.tile.frontend.semantics import Operand, Semantics, constant, is_number
+from portkit.runtime.tile.language._base import PropagateNan
+
+_FLOAT_OPS = [
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tanh",
+    "erf",
+    "sigmoid",
+    "floor",
+    "ceil",
+]  # one IR operation each
+
+
+def _unary(opcode: str, sem: Semantics, x: Operand) -> ir.Value:
+    value = sem.value(x)
+    if value.type.is_pointer or not value.type.dtype.is_float:
+        raise KernelError(
+            f"tl.{opcode} needs floats, not {value.type.element}", remedy="Cast first: x.to(tl.float32)."
+        )
+    return sem.builder.value(opcode, [value], value.type)
+
+
+TABLE: dict[str, Callable[..., Any]] = {name: partial(_unary, name) for name in ir.FLOAT_OPS}
+TABLE["sqrt_rn"] = partial(_unary, "sqrt")
+
+
+def abs(sem: Semantics, x: Operand) -> ir.Value:
+    """Absolute value; unsigned integers and booleans are their own."""
+    value = sem.value(x)
+    if value.type.is_pointer:
+        raise KernelError("tl.abs needs numbers, not pointers")
+    dtype = value.type.dtype
+    if dtype.kind == "uint" or dtype.is_bool:
+        return value
+    return sem.builder.value("abs", [value], value.type)
+
+
+def fma(sem: Semantics, x: Operand, y: Operand, z: Operand) -> ir.Value:
+    """x · y + z; integers multiply and add."""
+    a, b = sem.unify(x, y)
+    a, c = sem.unify(a, z)
+    b = sem.cast(b, a.type.element)
+    a, b, c = sem.same_shape(a, b, c)
+    if a.type.dtype.is_int:
+        return sem.binary("+", sem.binary("*", a, b), c)
+    return sem.builder.value("fma", [a, b, c], a.type)
+
+
+def fdiv(sem: Semantics, x: Operand, y: Operand, ieee_rounding: bool = False) -> ir.Value:
+    """Floating-point division."""
+    return sem.true_divide(x, y)
+
+
+def div_rn(sem: Semantics, x: Operand, y: Operand) -> ir.Value:
+    """Floating-point division."""
+    return sem.true_divide(x, y)
+
+
+def _promoted(sem: Semantics, x: Operand) -> ir.Value:
+    value = sem.value(x)
+    return sem.cast(value, ir.F32) if value.type.element == ir.BF16 else value
+
+
+def _extreme(sem: Semantics, opcode: str, x: Operand, y: Operand, propagate_nan: str) -> ir.Value:
+    a, b = sem.unify(_promoted(sem, x), _promoted(sem, y))
+    result = sem.builder.value(opcode, [a, b], a.type)
+    name = str(getattr(propagate_nan, "name", propagate_nan)).lower()
+    if name != PropagateNan.ALL or not a.type.dtype.is_float:
+        return result
+    total = sem.binary("+", a, b)  # NaN when either is
+    return sem.select(sem.compare("!=", total, total), _nan_of(sem, a, b), result)
+
+
+def _nan_of(sem: Semantics, a: ir.Value, b: ir.Value) -> ir.Value:
+    """NaN where a or b is one, whatever sums such as inf - inf give."""
+    either = sem.binary("|", sem.compare("!=", a, a), sem.compare("!=", b, b))
+    nan = sem.const(float("nan"), a.type.dtype, a.type.shape)
+    return sem.select(either, nan, a)
+
+
+def minimum(sem: Semantics, x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> ir.Value:
+    """Smaller of two."""
+    return _extreme(sem, "min", x, y, propagate_nan)
+
+
+def maximum(sem: Semantics, x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> ir.Value:
+    """Larger of two."""
+    return _extreme(sem, "max", x, y, propagate_nan)
+
+
+def clamp(
+    sem: Semantics, x: Operand, min: Operand, max: Operand, propagate_nan: str = PropagateNan.NONE
+) -> ir.Value:
+    """x limited to [min, max]."""
+    low = _extreme(sem, "max", x, min, propagate_nan)
+    return _extreme(sem, "min", low, max, propagate_nan)
+
+
+def cdiv(sem: Semantics, x: Operand, div: Operand) -> Operand:
+    """x / div rounded up; constants give a constant."""
+    if is_number(x) and is_number(div):
+        return -(-constant(x) // constant(div))  # type: ignore[no-any-return]
+    return sem.floor_divide(sem.binary("-", sem.binary("+", x, div), 1), div)
+
+
+def softmax(
+    sem: Semantics, x: ir.Value, dim: int | None = None, keep_dims: bool = False, ieee_rounding: bool = False
+) -> ir.Value:
+    """Softmax along an axis."""
+    from portkit.runtime.tile.frontend.library import reduce
+
+    axis = 0 if dim is None else dim
+    top = reduce.max(sem, x, axis, keep_dims=True)
+    assert isinstance(top, ir.Value)
+    power = _unary("exp", sem, sem.binary("-", x, top))
+    return sem.true_divide(power, reduce.sum(sem, power, axis, keep_dims=True))

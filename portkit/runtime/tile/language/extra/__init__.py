@@ -1,0 +1,7 @@
+"""Extensions: `libdevice`, under the paths where kernels look for it."""
+
+from __future__ import annotations
+
+from portkit.runtime.tile.language.extra import libdevice
+
+__all__ = ["libdevice"]

@@ -1,0 +1,126 @@
+"""Element-wise arithmetic of the tile language: also `tl.<name>` and `libdevice.<name>`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portkit.runtime.tile.language._base import PropagateNan, outside, tensor
+
+
+def exp(x: tensor) -> tensor:
+    """e to the power of x."""
+    outside("exp")
+
+
+def exp2(x: tensor) -> tensor:
+    """2 to the power of x."""
+    outside("exp2")
+
+
+def log(x: tensor) -> tensor:
+    """Natural logarithm."""
+    outside("log")
+
+
+def log2(x: tensor) -> tensor:
+    """Logarithm to the base 2."""
+    outside("log2")
+
+
+def sqrt(x: tensor) -> tensor:
+    """Square root."""
+    outside("sqrt")
+
+
+def sqrt_rn(x: tensor) -> tensor:
+    """Square root, rounded to nearest."""
+    outside("sqrt_rn")
+
+
+def rsqrt(x: tensor) -> tensor:
+    """Reciprocal of the square root."""
+    outside("rsqrt")
+
+
+def sin(x: tensor) -> tensor:
+    """Sine of an angle in radians."""
+    outside("sin")
+
+
+def cos(x: tensor) -> tensor:
+    """Cosine of an angle in radians."""
+    outside("cos")
+
+
+def tanh(x: tensor) -> tensor:
+    """Hyperbolic tangent."""
+    outside("tanh")
+
+
+def erf(x: tensor) -> tensor:
+    """Error function."""
+    outside("erf")
+
+
+def sigmoid(x: tensor) -> tensor:
+    """1 / (1 + exp(-x))."""
+    outside("sigmoid")
+
+
+def softmax(
+    x: tensor, dim: int | None = None, keep_dims: bool = False, ieee_rounding: bool = False
+) -> tensor:
+    """Softmax along an axis (0 when None)."""
+    outside("softmax")
+
+
+def floor(x: tensor) -> tensor:
+    """Round down."""
+    outside("floor")
+
+
+def ceil(x: tensor) -> tensor:
+    """Round up."""
+    outside("ceil")
+
+
+def abs(x: tensor) -> tensor:
+    """Absolute value."""
+    outside("abs")
+
+
+def fma(x: Any, y: Any, z: Any) -> tensor:
+    """x · y + z with one rounding."""
+    outside("fma")
+
+
+def fdiv(x: Any, y: Any, ieee_rounding: bool = False) -> tensor:
+    """Floating-point division."""
+    outside("fdiv")
+
+
+def div_rn(x: Any, y: Any) -> tensor:
+    """Floating-point division, rounded to nearest."""
+    outside("div_rn")
+
+
+def minimum(x: Any, y: Any, propagate_nan: str = PropagateNan.NONE) -> tensor:
+    """Smaller of two; bf16 gives f32; the other operand when one is NaN."""
+    outside("minimum")
+
+
+def maximum(x: Any, y: Any, propagate_nan: str = PropagateNan.NONE) -> tensor:
+    """Larger of two; bf16 gives f32; the other operand when one is NaN."""
+    outside("maximum")
+
+
+def clamp(x: Any, min: Any, max: Any, propagate_nan: str = PropagateNan.NONE) -> tensor:
+    """x limited to [min, max]."""
+    outside("clamp")
+
+
+def cdiv(x: Any, div: Any) -> Any:
+    """x / div rounded up, for positive integers; also for constants on the host."""
+    if isinstance(x, int) and isinstance(div, int):
+        return -(-x // div)
+    return outside("cdiv")
