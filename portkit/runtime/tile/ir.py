@@ -38,7 +38,7 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 
 A const's value is a bool for i1, an int for other integer types, a float for floats.  In memory an i1 takes
 one byte: not 0 is true, and 0 or 1 is written.  idiv and irem by 0, and casts of floats that the integer type
-can't hold, give an unspecified number.  `sum` and `dot` accumulate 16-bit floats in f32 or more, in any order.
+can't hold, give some number.  `sum` and `dot` accumulate 16-bit floats in f32 at least, in any order.
 argmax and argmin give the first of equal elements.  A `for` has a positive step; it may run no iteration.
 `max`/`min` reductions ignore NaN like Triton's default.  f16 and bf16 arithmetic rounds after every operation
 in the interpreter; a target may keep more precision inside one expression.
