@@ -1,0 +1,228 @@
+"""What the HTML page shows, worked out from a scan and from what came after it; no markup here."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from portkit import portable
+from portkit.finding import Finding, Phase, Support
+from portkit.reports._chart import Chart, chart
+
+SUPPORTS = [support.value for support in Support]
+ABOUT = {
+    Phase.OPERATOR: "Tensor calls and kernels. Still runs on the old GPU afterwards.",
+    Phase.MODULE: "Layers, mixed precision, autograd functions. Runs on either device.",
+    Phase.FULL_MODEL: "Devices, distribution, checkpoints, scripts. Runs without CUDA.",
+}
+SUPPORT_HELP = (
+    "portable: fine already. auto: a safe rewrite. review: a rewrite that changes behaviour somewhere, "
+    "applied with --unsafe. manual: a person must act. unknown: perhaps no dependency at all."
+)
+
+
+def percent(part: int, whole: int) -> str:
+    """A share as text; never 100 % unless it is all, never 0 % unless it is nothing."""
+    if whole == 0:
+        return "none"
+    value = 100.0 * part / whole
+    if 0 < part < whole:
+        value = min(99.0, max(1.0, value))
+    return f"{value:.0f} %"
+
+
+def resolved(findings: Iterable[Finding]) -> int:
+    """How many findings are portable already or have a safe rewrite; sites seen in part do not count."""
+    return sum(f.support in (Support.PORTABLE, Support.AUTO) and not f.lossy for f in findings)
+
+
+def phase_cards(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """One card a phase: share resolved, counts by support, what is left."""
+    cards = []
+    for phase in Phase:
+        mine = [f for f in findings if f.phase is phase]
+        counts = Counter(f.support.value for f in mine)
+        done, lossy = resolved(mine), sum(f.lossy for f in mine)
+        rest = [f"{counts[name]} {name}" for name in ("review", "manual", "unknown") if counts[name]]
+        cards.append(
+            {
+                "name": phase.value,
+                "share": percent(done, len(mine)),
+                "resolved": done,
+                "total": len(mine),
+                "parts": [{"name": name, "count": counts[name]} for name in SUPPORTS],
+                "label": ", ".join(f"{counts[name]} {name}" for name in SUPPORTS if counts[name]),
+                "about": ABOUT[phase],
+                "rest": f"Left: {', '.join(rest) or 'nothing'}. Seen in part: {lossy}.",
+            }
+        )
+    return cards
+
+
+def matrix(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Counts by phase and support, with a last row for all phases."""
+    rows = []
+    for name in [*(p.value for p in Phase), "all"]:
+        mine = [f for f in findings if name in ("all", f.phase.value)]
+        counts = Counter(f.support.value for f in mine)
+        lossy = sum(f.lossy for f in mine)
+        rows.append(
+            {"name": name, "counts": [counts[s] for s in SUPPORTS], "total": len(mine), "lossy": lossy}
+        )
+    return rows
+
+
+def rule_rows(findings: Sequence[Finding], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One row a rule, the most frequent first."""
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[finding.rule].append(finding)
+    rows = [
+        {
+            "id": rule,
+            "name": names.get(rule, "").replace("_", " "),
+            "phase": ", ".join(sorted({f.phase.value for f in group}, key=lambda p: Phase(p).rank)),
+            "count": len(group),
+            "files": len({f.location.path for f in group}),
+            "parts": [
+                {"name": name, "count": count}
+                for name in SUPPORTS
+                if (count := sum(f.support.value == name for f in group))
+            ],
+        }
+        for rule, group in groups.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["count"], row["id"]))
+
+
+def file_groups(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Findings by file, in order of place."""
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[finding.location.path].append(finding)
+    return [{"path": path, "rows": [_finding(f) for f in group]} for path, group in sorted(groups.items())]
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    place = finding.location
+    cell = f"cell {place.cell}, " if place.cell is not None else ""
+    return {
+        "place": f"{cell}line {place.line}",
+        "rule": finding.rule,
+        "phase": finding.phase.value,
+        "support": finding.support.value,
+        "lossy": finding.lossy,
+        "scope": finding.scope,
+        "message": finding.message,
+        "snippet": finding.snippet,
+        "remedy": finding.remedy,
+        "note": finding.note,
+        "guard": finding.guard,
+    }
+
+
+def operator_rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Operators that the program calls, those with a portable kernel first, the most frequent first."""
+    known = portable.table()
+    rows = []
+    for name, count in counts.items():
+        one = known.get(name)
+        rows.append(
+            {
+                "name": name,
+                "count": count,
+                "operator": f"pk.{one}" if one else "",
+                "forward": _yes(one.forward if one else False),
+                "backward": _yes(one.backward if one else False),
+            }
+        )
+    return sorted(rows, key=lambda row: (not row["operator"], -row["count"], row["name"]))
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def diff_files(diffs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Unified diffs as lines with a kind (add, del, hunk, same), for pairs of path and diff."""
+    files = []
+    for path, text in diffs:
+        body = [line for line in text.splitlines() if not line.startswith(("--- ", "+++ "))]
+        lines = [{"kind": _line_kind(line), "text": line} for line in body]
+        kinds = Counter(line["kind"] for line in lines)
+        files.append({"path": path, "lines": lines, "added": kinds["add"], "removed": kinds["del"]})
+    return [file for file in files if file["lines"]]
+
+
+def _line_kind(line: str) -> str:
+    return {"+": "add", "-": "del", "@": "hunk"}.get(line[:1], "same")
+
+
+def change_summary(files: Sequence[Mapping[str, Any]]) -> str:
+    added, removed = sum(f["added"] for f in files), sum(f["removed"] for f in files)
+    return f"{len(files)} files changed: {added} lines added, {removed} removed."
+
+
+def parity_view(parity: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The operator parity document as a table."""
+    if not parity or not parity.get("rows"):
+        return None
+    counts = Counter(row["status"] for row in parity["rows"])
+    parts = [f"{counts[name]} {name}" for name in ("pass", "fail", "blind", "skipped") if counts[name]]
+    return {
+        "summary": "Against a float64 oracle, forward and every gradient; the worst of all cases. "
+        "A row passes if it is within the tolerance of its type, not much worse than the original "
+        f"implementation, and if faults that were injected are noticed. {', '.join(parts)}.",
+        "rows": [{**row, "cells": _metric_cells(row.get("metrics"))} for row in parity["rows"]],
+    }
+
+
+def _metric_cells(metrics: Mapping[str, Any] | None) -> list[str]:
+    if not metrics:
+        return [""] * 7
+    names = ("max_abs", "max_rel", "rmse", "ulp_max", "ulp_mean")
+    cosine, excess = float(metrics["cosine"]), float(metrics["excess"])
+    cells = [f"{float(metrics[name]):.2e}" if name[0] != "u" else _short(metrics[name]) for name in names]
+    return [*cells, f"{cosine:.9f}".rstrip("0").rstrip("."), f"{100 * excess:.1f} %"]
+
+
+def _short(value: Any) -> str:
+    number = float(value)
+    return f"{number:.2f}" if number < 100 else f"{number:.3g}"
+
+
+def training_view(training: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The training document as charts."""
+    if not training:
+        return None
+    labels = training["labels"]
+    return {
+        "status": training["status"],
+        "summary": _training_summary(training),
+        "labels": labels,
+        "charts": list(filter(None, [_curve(training, "losses", "Loss"),
+                                     _curve(training, "norms", "Gradient norm")])),
+    }  # fmt: skip
+
+
+def _curve(training: Mapping[str, Any], key: str, title: str) -> Chart | None:
+    runs = [training.get("original"), training.get("migrated")]
+    curves = [[float(v) for v in run[key]] if run else [] for run in runs]
+    distance = training.get({"losses": "loss", "norms": "gradient_norm"}[key])
+    caption = ""
+    if distance:
+        caption = (
+            f"Largest difference over {distance['steps']} steps: {float(distance['max_rel']):.2e} relative, "
+            f"at step {distance['worst_step']}."
+        )
+    return chart(title, curves, caption=caption)
+
+
+def _training_summary(training: Mapping[str, Any]) -> str:
+    parts = [f"{training['script']}, seed {training['seed']}, tolerance {training['tolerance']:g}."]
+    if training["reason"]:
+        parts.append(training["reason"] + ".")
+    if training.get("controls"):
+        parts.append(f"Injected faults that were noticed: {', '.join(training['controls'])}.")
+    return " ".join(parts)
