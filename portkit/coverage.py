@@ -107,7 +107,7 @@ def kernels() -> dict[str, dict[str, Any]]:
     table: dict[str, dict[str, Any]] = {}
     for folder in ("ops", "nn"):
         for file in sorted((_RUNTIME / folder).glob("*.toml")):
-            data = tomllib.loads(file.read_text(encoding="utf-8"))
+            data = {**tomllib.loads(file.read_text(encoding="utf-8")), "operator": file.stem}
             for replaced in data.get("replaces", ()):
                 table.setdefault(replaced["name"], data)
     return table

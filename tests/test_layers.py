@@ -14,7 +14,7 @@ PACKAGE = ROOT / "portkit"
 SCAN_HALF = (
     *("finding", "rule", "source", "names", "engine", "suppress", "config", "coverage", "inventory"),
     *("cells", "check", "context", "discover", "files", "flow", "guards", "parsing", "rulebook"),
-    *("ruleset", "scopes"),
+    *("ruleset", "scopes", "templating"),
     *("apply", "applying", "manifest", "migrate", "analyzers", "rewriters", "reports", "tables"),
     *("plugins", "errors"),
 )

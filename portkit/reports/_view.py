@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from portkit import portable
+from portkit import coverage
 from portkit.finding import Finding, Phase, Support
 from portkit.reports._chart import Chart, chart
 
@@ -32,29 +32,24 @@ def percent(part: int, whole: int) -> str:
     return f"{value:.0f} %"
 
 
-def resolved(findings: Iterable[Finding]) -> int:
-    """How many findings are portable already or have a safe rewrite; sites seen in part do not count."""
-    return sum(f.support in (Support.PORTABLE, Support.AUTO) and not f.lossy for f in findings)
-
-
 def phase_cards(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """One card a phase: share resolved, counts by support, what is left."""
     cards = []
     for phase in Phase:
-        mine = [f for f in findings if f.phase is phase]
-        counts = Counter(f.support.value for f in mine)
-        done, lossy = resolved(mine), sum(f.lossy for f in mine)
-        rest = [f"{counts[name]} {name}" for name in ("review", "manual", "unknown") if counts[name]]
+        counted = coverage.dependencies(findings, phase)
+        parts = [{"name": s.value, "count": count} for s, count in counted.by_support.items()]
+        shown = [f"{part['count']} {part['name']}" for part in parts if part["count"]]
+        rest = [text for text in shown if not text.endswith((" portable", " auto"))]
         cards.append(
             {
                 "name": phase.value,
-                "share": percent(done, len(mine)),
-                "resolved": done,
-                "total": len(mine),
-                "parts": [{"name": name, "count": counts[name]} for name in SUPPORTS],
-                "label": ", ".join(f"{counts[name]} {name}" for name in SUPPORTS if counts[name]),
+                "share": percent(counted.resolved, counted.total),
+                "resolved": counted.resolved,
+                "total": counted.total,
+                "parts": parts,
+                "label": ", ".join(shown),
                 "about": ABOUT[phase],
-                "rest": f"Left: {', '.join(rest) or 'nothing'}. Seen in part: {lossy}.",
+                "rest": f"Left: {', '.join(rest) or 'nothing'}. Seen in part: {counted.lossy}.",
             }
         )
     return cards
@@ -63,12 +58,15 @@ def phase_cards(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 def matrix(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """Counts by phase and support, with a last row for all phases."""
     rows = []
-    for name in [*(p.value for p in Phase), "all"]:
-        mine = [f for f in findings if name in ("all", f.phase.value)]
-        counts = Counter(f.support.value for f in mine)
-        lossy = sum(f.lossy for f in mine)
+    for phase in (*Phase, None):
+        counted = coverage.dependencies(findings, phase)
         rows.append(
-            {"name": name, "counts": [counts[s] for s in SUPPORTS], "total": len(mine), "lossy": lossy}
+            {
+                "name": phase.value if phase else "all",
+                "counts": list(counted.by_support.values()),
+                "total": counted.total,
+                "lossy": counted.lossy,
+            }
         )
     return rows
 
@@ -124,20 +122,17 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def operator_rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Operators that the program calls, those with a portable kernel first, the most frequent first."""
-    known = portable.table()
-    rows = []
-    for name, count in counts.items():
-        one = known.get(name)
-        rows.append(
-            {
-                "name": name,
-                "count": count,
-                "operator": f"pk.{one}" if one else "",
-                "forward": _yes(one.forward if one else False),
-                "backward": _yes(one.backward if one else False),
-            }
-        )
-    return sorted(rows, key=lambda row: (not row["operator"], -row["count"], row["name"]))
+    rows = [
+        {
+            "name": use.name,
+            "count": use.calls,
+            "operator": use.kernel or "",
+            "forward": _yes(use.forward),
+            "backward": _yes(use.backward),
+        }
+        for use in coverage.operators(counts).used
+    ]
+    return sorted(rows, key=lambda row: not row["operator"])
 
 
 def _yes(value: bool) -> str:
@@ -160,8 +155,11 @@ def _line_kind(line: str) -> str:
 
 
 def change_summary(files: Sequence[Mapping[str, Any]]) -> str:
+    """How much was changed, in a sentence."""
     added, removed = sum(f["added"] for f in files), sum(f["removed"] for f in files)
-    return f"{len(files)} files changed: {added} lines added, {removed} removed."
+    return (
+        f"{len(files)} file{'' if len(files) == 1 else 's'} changed: {added} lines added, {removed} removed."
+    )
 
 
 def parity_view(parity: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 import portkit
+from portkit import coverage
 from portkit.engine import ScanResult
 from portkit.finding import Phase
 from portkit.reports import _view
@@ -39,8 +40,18 @@ class Extras:
     date: str = ""
 
 
-def render(result: ScanResult, extras: Extras | None = None) -> str:
-    """The page as text.  It loads nothing from elsewhere; everything in it that is not ours is escaped."""
+def render(
+    result: ScanResult,
+    *,
+    verbose: bool = False,
+    colour: bool = False,
+    width: int = 100,
+    extras: Extras | None = None,
+) -> str:
+    """The page as text.  It loads nothing from elsewhere; everything in it that is not ours is escaped.
+
+    `verbose`, `colour` and `width` change nothing.
+    """
     extras = extras or Extras()
     findings = result.findings
     diffs = _view.diff_files(extras.diffs)
@@ -71,11 +82,11 @@ def render(result: ScanResult, extras: Extras | None = None) -> str:
 
 
 def _summary(result: ScanResult) -> str:
-    files = len({f.location.path for f in result.findings})
+    found = [f for f in result.findings if coverage.is_dependency(f)]
+    files = len({f.location.path for f in found})
     unread = f"; {len(result.unparsed)} could not be read" if result.unparsed else ""
     return (
-        f"{len(result.findings)} CUDA dependencies in {files} of {result.files} files "
-        f"({result.lines:,} lines){unread}."
+        f"{len(found)} CUDA dependencies in {files} of {result.files} files ({result.lines:,} lines){unread}."
     )
 
 

@@ -1,0 +1,177 @@
+"""The HTML page: self-contained, escaped, complete, and honest about what is not resolved."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from portkit.config import Config
+from portkit.engine import ScanResult
+from portkit.finding import Finding, Location, Phase, Support, Unparsed
+from portkit.reports import _view, html
+from portkit.reports._chart import chart
+from portkit.templating import code
+
+VOID = {"meta", "link", "br", "input", "img", "hr", "line", "polyline"}
+EVIL = "</script><img src=x onerror=alert(1)>"
+
+
+def finding(support=Support.AUTO, phase=Phase.OPERATOR, line=3, **more):
+    where = Location("pkg/train.py", line, 1, line, 5)
+    return Finding("PK999", phase, support, where, "`x` is bound", "use `y`", snippet="x = 1", **more)
+
+
+def result(findings=(), unparsed=()):
+    calls = Counter({"torch.nn.functional.softmax": 2, "torch.cat": 1})
+    scanned = ScanResult(Path("/somewhere/project"), (".",), Config(), (), list(findings), list(unparsed))
+    scanned.kinds, scanned.lines, scanned.operators = Counter(python=2), 10, calls
+    return scanned
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed without being open, or never closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.text = []
+        self.attributes = []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parse(page):
+    parser = Balanced()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+METRICS = dict.fromkeys(("max_abs", "max_rel", "rmse", "ulp_max", "ulp_mean", "excess"), 0.25) | {
+    "cosine": 1.0
+}
+PARITY = {
+    "rows": [
+        {"operator": "softmax", "implementation": "tile", "dtype": "float32", "status": "pass", "reason": "",
+         "cases": 3, "metrics": METRICS},
+        {"operator": "gelu", "implementation": "tile", "dtype": "float16", "status": "fail",
+         "reason": f"too far {EVIL}", "cases": 3, "metrics": METRICS | {"max_abs": "inf"}},
+    ]
+}  # fmt: skip
+RUN = {"losses": [3.0, 2.0, 1.0], "norms": [1.0, 1.0, 1.0], "error": ""}
+DISTANCE = {"steps": 3, "max_abs": 0.0, "max_rel": 1e-6, "worst_step": 2}
+TRAINING = {
+    "status": "pass", "reason": "", "script": EVIL, "labels": ["one", EVIL], "seed": 1, "tolerance": 1e-3,
+    "original": RUN, "migrated": RUN | {"losses": [3.0, "nan", 1.0]}, "loss": DISTANCE,
+    "gradient_norm": DISTANCE, "controls": ["a lost gradient"],
+}  # fmt: skip
+
+
+def full():
+    extras = html.Extras(
+        title=EVIL,
+        diffs=[("a.py", f"--- a\n+++ b\n@@ -1 +1 @@\n-x\n+{EVIL}\n")],
+        parity=PARITY,
+        training=TRAINING,
+        performance={"summary": "ms", "columns": ["run", "ms"], "rows": [["one", EVIL]]},
+        steps=[html.Step("Do `this`", EVIL)],
+        environment=[("threads", EVIL)],
+    )
+    found = [finding(support, phase, lossy=True, guard=EVIL) for support in Support for phase in Phase]
+    found.append(finding(scope=EVIL, note=EVIL))
+    return html.render(result(found, [Unparsed(EVIL, EVIL, 3)]), extras=extras)
+
+
+def test_a_full_page_is_well_formed_and_escapes_everything():
+    page = full()
+    parser = parse(page)
+    assert "<img" not in page
+    assert page.count("</script>") == 1
+    assert "".join(parser.text).count("onerror") >= 9
+
+
+def test_nothing_is_loaded_from_elsewhere():
+    page = full()
+    assert not re.search(r"https?://|url\(|@import|<link|<iframe", page)
+    assert {value for name, value in parse(page).attributes if name == "href"} <= {
+        "#overview", "#rules", "#findings", "#operators", "#changes", "#parity", "#training", "#performance",
+        "#environment",
+    }  # fmt: skip
+
+
+def test_every_link_has_its_target():
+    page = full()
+    attributes = parse(page).attributes
+    targets = {f"#{value}" for name, value in attributes if name == "id"}
+    assert {value for name, value in attributes if name == "href"} <= targets
+
+
+def test_an_empty_scan_makes_a_page_too():
+    page = html.render(result())
+    parse(page)
+    assert "0 CUDA dependencies" in page
+    assert "none" in page
+
+
+def test_lossy_sites_do_not_count_as_resolved():
+    cards = _view.phase_cards([finding(), finding(lossy=True), finding(Support.MANUAL)])
+    assert (cards[0]["resolved"], cards[0]["total"], cards[0]["share"]) == (1, 3, "33 %")
+    assert "1 manual" in cards[0]["rest"]
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(0, 0, "none"), (999, 1000, "99 %"), (1, 1000, "1 %"), (7, 7, "100 %"), (0, 9, "0 %")],
+)
+def test_shares_are_never_rounded_to_all_or_nothing(part, whole, text):
+    assert _view.percent(part, whole) == text
+
+
+def test_findings_are_grouped_by_file_and_rule():
+    found = [finding(line=9), finding(Support.MANUAL)]
+    rows = _view.rule_rows(found, {"PK999": "some_pattern"})
+    assert [(row["id"], row["name"], row["count"], row["files"]) for row in rows] == [
+        ("PK999", "some pattern", 2, 1)
+    ]
+    assert [len(group["rows"]) for group in _view.file_groups(found)] == [2]
+
+
+def test_diff_lines_are_counted():
+    (file,) = _view.diff_files([("a.py", "--- a\n+++ b\n@@ -1,2 +1 @@\n-x\n-y\n+z\n"), ("same.py", "")])
+    assert (file["added"], file["removed"]) == (1, 2)
+    assert [line["kind"] for line in file["lines"]] == ["hunk", "del", "del", "add"]
+
+
+def test_chart_keeps_points_inside_and_skips_what_is_not_finite():
+    drawing = chart("Loss", [[3.0, 2.0, float("nan"), 1.0], [3.0, 2.5, 1.5, 1.1]])
+    points = [tuple(map(float, p.split(","))) for line in drawing.lines for p in line.points.split()]
+    assert len(points) == 7
+    assert all(drawing.left <= x <= drawing.right and 0 <= y <= drawing.bottom for x, y in points)
+    assert chart("Loss", [[], [float("nan")]]) is None
+
+
+@pytest.mark.parametrize("curve", [[5.0], [0.0, 0.0], [-1e-9, 1e-9], [1e12, 3e12], [2.0, 2.0, 2.0]])
+def test_chart_axes_enclose_the_data(curve):
+    ticks = [float(tick.text) for tick in chart("x", [curve]).y_ticks]
+    assert ticks[0] <= min(curve)
+    assert ticks[-1] >= max(curve)
+    assert len(ticks) >= 2
+
+
+def test_code_marks_up_what_stands_between_backticks():
+    assert code("use `a < b` now") == "use <code>a &lt; b</code> now"
