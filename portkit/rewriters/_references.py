@@ -1,0 +1,159 @@
+"""Rules about names: every mention of a known name, called or not, is replaced by another name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import ClassVar
+
+from portkit import tables
+from portkit.finding import DropImport, Edit, Finding, Replace, Support
+from portkit.rewriters import _sites
+from portkit.rule import Context, Rule
+
+RUNTIME = "portkit.runtime"
+
+
+def spell(ctx: Context, target: str) -> tuple[str, list[Edit]]:
+    """Source text for a target name (`pk.synchronize`, `torch.OutOfMemoryError`), and the imports it needs."""
+    root, _, rest = target.partition(".")
+    local, imports = ctx.use(RUNTIME if root == "pk" else root)
+    return f"{local}.{rest}", list(imports)
+
+
+def replace_name(ctx: Context, node: ast.expr, target: str) -> list[Edit]:
+    """Edits that put a target name in the place of a name, attribute or `getattr` call."""
+    text, imports = spell(ctx, target)
+    edits: list[Edit] = [Replace(ctx.span(node), text), *imports]
+    root = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if isinstance(root, ast.Name) and (ctx.resolve(root) or "").startswith("torch.cuda"):
+        edits.append(DropImport(root.id))
+    return edits
+
+
+@lru_cache(maxsize=None)
+def known() -> frozenset[str]:
+    """Every name in the table of torch.cuda, whatever rule it belongs to."""
+    table = tables.load("torch_cuda")
+    return frozenset(n for section in table.values() for group in section.values() for n in group)
+
+
+def outermost(node: ast.expr, ctx: Context, name: str) -> bool:
+    """Whether no longer known name starts here: `torch.cuda.nvtx` inside `torch.cuda.nvtx.range_push`."""
+    parent = ctx.parent(node)
+    return not (isinstance(parent, ast.Attribute) and f"{name}.{parent.attr}" in known())
+
+
+class ReferenceRule(Rule):
+    """A rule whose facts are a section of `tables/torch_cuda.toml` with the rule's name."""
+
+    what: ClassVar[str] = "{name} works on CUDA only"
+
+    def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
+        return self.reference(node, ctx)
+
+    def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
+        return self.reference(node, ctx)
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        if isinstance(node.func, ast.Name) and node.func.id == "getattr":
+            return self.reference(node, ctx)
+        return ()
+
+    def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
+        """Findings for one mention of a name."""
+        name = ctx.resolve(node)
+        if name is None or not self.handles(name) or not outermost(node, ctx, name) or is_alias(node, ctx):
+            return
+        if self.skip(node, ctx, name):
+            return
+        section = tables.load("torch_cuda")[self.name]
+        message = self.what.format(name=name)
+        reason = untouchable(node, ctx) or self.refuse(node, ctx, name)
+        if name in section.get("manual", {}) or reason:
+            remedy = section.get("manual", {}).get(name) or reason
+            yield ctx.finding(
+                self, node, message, support=Support.MANUAL, remedy=remedy, qualified_name=name
+            )
+            return
+        if name in section.get("review", {}):
+            entry = section["review"][name]
+            yield self.replaced(node, ctx, name, entry["to"], entry["note"])
+            return
+        yield self.replaced(node, ctx, name, section["to"][name], "")
+
+    def replaced(self, node: ast.expr, ctx: Context, name: str, target: str, note: str) -> Finding:
+        """The finding that puts `target` in the place of `name`."""
+        edits = [*self.replacement(node, ctx, name, target), *self.more(node, ctx, name)]
+        text = next(e.text for e in edits if isinstance(e, Replace))
+        return ctx.finding(
+            self,
+            node,
+            self.what.format(name=name),
+            support=Support.REVIEW if note else Support.AUTO,
+            remedy=f"Use {text}.",
+            note=note,
+            edits=edits,
+            qualified_name=name,
+        )
+
+    def replacement(self, node: ast.expr, ctx: Context, name: str, target: str) -> list[Edit]:
+        """The edits that replace a mention; a rule overrides it where the place matters."""
+        return replace_name(ctx, node, target)
+
+    def handles(self, name: str) -> bool:
+        """Whether a name belongs to this rule."""
+        return any(name in group for group in tables.load("torch_cuda")[self.name].values())
+
+    def skip(self, node: ast.expr, ctx: Context, name: str) -> bool:
+        """Whether another rule, or nobody, has to look at this mention."""
+        return False
+
+    def refuse(self, node: ast.expr, ctx: Context, name: str) -> str:
+        """Why this mention can't be replaced, though the name could be; empty if it can."""
+        return ""
+
+    def more(self, node: ast.expr, ctx: Context, name: str) -> list[Edit]:
+        """Further edits that belong to the replacement."""
+        return []
+
+
+def is_alias(node: ast.expr, ctx: Context) -> bool:
+    """Whether an expression stands for an assigned value, which is reported where it is assigned."""
+    if isinstance(node, ast.Attribute):
+        return ctx.resolve(node.value) is None
+    if not isinstance(node, ast.Name):
+        return False
+    *_, module = ctx.parents(node)
+    imported, assigned = _bound(module)
+    return node.id in assigned and node.id not in imported
+
+
+@lru_cache(maxsize=8)
+def _bound(module: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
+    """Names that a module binds by imports, and names that it assigns."""
+    imported: set[str] = set()
+    assigned: set[str] = set()
+    for node in ast.walk(module):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imported.update(item.asname or item.name.partition(".")[0] for item in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            assigned.add(node.id)
+    return frozenset(imported), frozenset(assigned)
+
+
+def untouchable(node: ast.expr, ctx: Context) -> str:
+    """Why a mention of a replaceable name must stay as it is; empty if it may go."""
+    if _sites.is_written(node):
+        return "The name is patched here: patch the function that the migrated code calls instead."
+    if _sites.in_torchscript(node, ctx):
+        return "The function is compiled by TorchScript, which can't call portkit: move the call out of it."
+    parent = ctx.parent(node)
+    if isinstance(parent, ast.ClassDef):
+        return "A class extends it here: extend the portable class instead, and check its constructor."
+    if isinstance(parent, ast.Attribute):
+        return f"The member {parent.attr} of it has no portable form: keep it under `if device.type == \"cuda\"`."
+    return ""

@@ -1,0 +1,157 @@
+"""Questions about where a node stands that several rules ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from portkit.rule import Context
+
+SCRIPT = frozenset({"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"})
+AVAILABLE = "torch.cuda.is_available"
+
+
+def in_torchscript(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node stands in a function that TorchScript compiles, where helpers can't be called."""
+    for parent in ctx.parents(node):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in parent.decorator_list:
+                target = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if ctx.resolve(target) in SCRIPT:
+                    return True
+    return False
+
+
+def in_decorator(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node is (or is called by) a decorator."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return child in parent.decorator_list
+        if isinstance(parent, ast.stmt):
+            return False
+        child = parent
+    return False
+
+
+def in_annotation(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node stands in a type annotation."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.AnnAssign):
+            return child is parent.annotation
+        if isinstance(parent, ast.arg):
+            return child is parent.annotation
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return child is parent.returns
+        if isinstance(parent, ast.stmt):
+            return False
+        child = parent
+    return False
+
+
+def in_type_test(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node is a class that `isinstance` or `issubclass` tests for."""
+    parent = ctx.parent(node)
+    if isinstance(parent, ast.Tuple):
+        parent = ctx.parent(parent)
+    return (
+        isinstance(parent, ast.Call)
+        and isinstance(parent.func, ast.Name)
+        and parent.func.id in ("isinstance", "issubclass")
+    )
+
+
+def in_import_guard(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node stands in a `try` whose handlers take a failed import."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.Try) and child in parent.body and any(_takes_import(h) for h in parent.handlers):
+            return True
+        child = parent
+    return False
+
+
+def _takes_import(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    names = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)}
+    return bool(names & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+
+
+def at_import_time(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node is evaluated when its module is imported."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and child in _body(parent):
+            return False
+        child = parent
+    return True
+
+
+def _body(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
+    return [function.body] if isinstance(function, ast.Lambda) else list(function.body)
+
+
+def is_called(node: ast.AST, ctx: Context) -> ast.Call | None:
+    """The call whose callee a node is."""
+    parent = ctx.parent(node)
+    return parent if isinstance(parent, ast.Call) and parent.func is node else None
+
+
+def is_written(node: ast.AST) -> bool:
+    """Whether a name or attribute is assigned or deleted here: a patch, not a use."""
+    return isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))
+
+
+def is_availability(node: ast.AST, ctx: Context) -> bool:
+    """Whether an expression is `torch.cuda.is_available()`."""
+    return isinstance(node, ast.Call) and ctx.resolve(node.func) == AVAILABLE
+
+
+def is_refusal(node: ast.AST, ctx: Context) -> ast.stmt | None:
+    """The statement that refuses to run without CUDA, if `node` stands in its test."""
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.stmt):
+            return parent if refuses(parent, ctx) else None
+    return None
+
+
+def refuses(statement: ast.stmt, ctx: Context) -> bool:
+    """Whether a statement stops the program when CUDA is absent, and does nothing else."""
+    if isinstance(statement, ast.Assert):
+        return is_availability(statement.test, ctx)
+    if not isinstance(statement, ast.If) or statement.orelse or not isinstance(statement.test, ast.UnaryOp):
+        return False
+    if not isinstance(statement.test.op, ast.Not) or not is_availability(statement.test.operand, ctx):
+        return False
+    return _stops(statement.body[-1], ctx) and all(_speaks(s) for s in statement.body[:-1])
+
+
+def _stops(statement: ast.stmt, ctx: Context) -> bool:
+    if isinstance(statement, ast.Raise):
+        return True
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    return ctx.resolve(statement.value.func) in ("sys.exit", "os._exit") or (
+        isinstance(statement.value.func, ast.Name) and statement.value.func.id in ("exit", "quit")
+    )
+
+
+def _speaks(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, (ast.Call, ast.Constant))
+
+
+def words(name: str) -> set[str]:
+    """Lower-case words of an identifier or option: `--dist-backend` → {dist, backend}."""
+    return set(name.lower().replace("-", "_").strip("_").split("_"))
+
+
+def walk_body(function: ast.AST) -> Iterator[ast.AST]:
+    """Nodes of a function or class, without those of functions nested in it."""
+    queue = list(ast.iter_child_nodes(function))
+    while queue:
+        node = queue.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            queue.extend(ast.iter_child_nodes(node))

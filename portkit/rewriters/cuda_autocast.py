@@ -1,0 +1,78 @@
+"""Automatic mixed precision that names CUDA."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from portkit.finding import DropArgument, Edit, Finding, NameArgument, Phase, Support
+from portkit.rewriters import _calls, _references
+from portkit.rule import Context
+
+STANDARD = frozenset({"torch.autocast", "torch.amp.autocast"})
+SIGNATURE = "device_type, dtype=None, enabled=True, cache_enabled=None"
+
+
+class CudaAutocast(_references.ReferenceRule):
+    """Mixed precision is switched on for CUDA by name.
+
+    What: `torch.cuda.amp.autocast` as call, context manager, decorator, bare reference or inside a partial,
+    with positional or keyword arguments; `torch.autocast("cuda", ...)`.
+    Why: `torch.cuda.amp.autocast` is deprecated and does nothing elsewhere. Its parameters stand in another
+    order than those of `torch.autocast`: a plain rename passes `enabled` as the dtype.
+    Instead: `pk.amp.autocast(enabled, dtype, cache_enabled)`, with the defaults of `torch.cuda.amp.autocast`
+    (float16), for the accelerator that is there.
+    Safety: the same on CUDA; other accelerators cast as CUDA does; no casting on a CPU-only build, as before.
+    Needs torch 2.6. `torch.autocast(device_type)` with a variable is portable already and stays.
+    """
+
+    id = "PK201"
+    name = "cuda_autocast"
+    phase = Phase.MODULE
+    triggers = (b"autocast", b"cuda.amp")
+    what = "{name} casts on CUDA only"
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        yield from super().visit_Call(node, ctx)
+        name = ctx.resolve(node.func)
+        if name in STANDARD:
+            yield from self._standard(node, ctx, name)
+
+    def _standard(self, node: ast.Call, ctx: Context, name: str) -> Iterator[Finding]:
+        device = _calls.argument(node, 0, "device_type")
+        if device is None or not isinstance(device.node, ast.Constant):
+            return
+        value = device.node.value
+        if not isinstance(value, str) or value.partition(":")[0] != "cuda":
+            return
+        bound = _calls.bind(node, _calls.signature(SIGNATURE))
+        reason = bound if isinstance(bound, str) else _references.untouchable(node.func, ctx)
+        if reason:
+            yield ctx.finding(
+                self,
+                node,
+                f"{name} names CUDA",
+                support=Support.MANUAL,
+                remedy=f"Pass pk.device_type() by hand: {reason}.",
+                qualified_name=name,
+            )
+            return
+        yield ctx.finding(
+            self,
+            node,
+            f'{name}("cuda") casts on CUDA only',
+            support=Support.AUTO,
+            remedy="Use pk.amp.autocast with the same arguments.",
+            edits=_without_device(node, ctx, device),
+            qualified_name=name,
+        )
+
+
+def _without_device(node: ast.Call, ctx: Context, device: _calls.Argument) -> list[Edit]:
+    text, imports = _references.spell(ctx, "pk.amp.autocast")
+    span = ctx.span(node)
+    edits: list[Edit] = [_calls.recallee(ctx, node, text), *imports]
+    edits.append(DropArgument(span, index=device.index, keyword=device.keyword))
+    names = ("device_type", "dtype", "enabled", "cache_enabled")
+    edits.extend(NameArgument(span, i, names[i]) for i in range(1, len(node.args)))
+    return edits

@@ -1,0 +1,174 @@
+"""Comparisons of a device with CUDA."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from portkit.finding import Finding, Phase, Replace, Support
+from portkit.rewriters import _devices, _references, _sinks, _sites
+from portkit.rule import Context, Rule
+
+_VENDOR = re.compile(
+    r"cudnn|nccl|nvtx|tf32|capability|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph|cuda\.graph"
+    r"|transformer_engine|triton",
+    re.I,
+)
+_EQUAL = (ast.Eq, ast.NotEq)
+_NOTE = (
+    "It was false for a torch.device, and for cuda:1; now it is true for every device but the CPU. "
+    "A text that is no device name is an error now."
+)
+
+
+class CudaDeviceTypeComparison(Rule):
+    """A test for CUDA stands where a test for an accelerator is meant.
+
+    What: `device.type == "cuda"`, `device_type != "cuda"`, `device == "cuda"`, `"cuda" in str(device)`,
+    `device.startswith("cuda")`, `device in ("cuda", "cpu")`, `case "cuda":`.
+    Why: another accelerator takes the path meant for the CPU. `device == "cuda"` is always false for a
+    `torch.device`.
+    Instead: `device.type != "cpu"` where a device type is compared; `pk.is_accelerator(device)` for other
+    spellings, which needs a review. A branch with something of NVIDIA's in it (cuDNN, NCCL, TF32, compute
+    capability, ...) keeps its test. Lists of allowed devices and `match` patterns are left to a person.
+    Safety: the same on CUDA and on the CPU, but for tensors on `meta`, whose type is not "cpu" either.
+    """
+
+    id = "PK304"
+    name = "cuda_device_type_comparison"
+    phase = Phase.FULL_MODEL
+    triggers = (b"cuda",)
+
+    def visit_Compare(self, node: ast.Compare, ctx: Context) -> Iterable[Finding]:
+        around = ctx.parent(node)
+        if len(node.ops) != 1 or (around is not None and _sinks.substring(around, ctx) is not None):
+            return
+        left, operator, right = node.left, node.ops[0], node.comparators[0]
+        if isinstance(operator, (ast.In, ast.NotIn)):
+            yield from self._membership(node, left, right, isinstance(operator, ast.NotIn), ctx)
+            return
+        if _devices.spelling(left, ctx) is not None:
+            left, right = right, left
+        found = _devices.spelling(right, ctx)
+        if found is None:
+            return
+        if isinstance(operator, _EQUAL) and found.index is None:
+            yield from self._equality(node, left, isinstance(operator, ast.NotEq), ctx)
+        else:
+            yield self._manual(node, ctx, "Compare torch.device objects, or ask for the type and the index.")
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        around = ctx.parent(node)
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "startswith" or len(node.args) != 1:
+            return
+        if not _is_cuda(node.args[0]) or (around is not None and _sinks.substring(around, ctx) is not None):
+            return
+        yield from self._loose(node, node.func.value, False, ctx)
+
+    def visit_MatchValue(self, node: ast.MatchValue, ctx: Context) -> Iterable[Finding]:
+        if _devices.spelling(node.value, ctx) is not None:
+            yield self._manual(node, ctx, "Add a case for other accelerators: a pattern can't call portkit.")
+
+    def _equality(self, node: ast.Compare, left: ast.expr, negated: bool, ctx: Context) -> Iterator[Finding]:
+        if not _is_type(left, ctx):
+            yield from self._loose(node, left, negated, ctx)
+            return
+        if _is_vendor(node, ctx):
+            yield self._manual(node, ctx, "The branch uses something of NVIDIA's: add a branch for other devices.")
+            return
+        text = f'{ctx.source(left)} {"==" if negated else "!="} "cpu"'
+        yield ctx.finding(
+            self,
+            node,
+            "The test singles out CUDA",
+            support=Support.AUTO,
+            remedy=f"Use {text}.",
+            edits=[Replace(ctx.span(node), text)],
+        )
+
+    def _membership(
+        self, node: ast.Compare, left: ast.expr, right: ast.expr, negated: bool, ctx: Context
+    ) -> Iterator[Finding]:
+        if _is_cuda(left):
+            yield from self._loose(node, right, negated, ctx)
+        elif isinstance(right, (ast.Tuple, ast.List, ast.Set)) and any(
+            _devices.spelling(item, ctx) is not None for item in right.elts
+        ):
+            yield self._manual(node, ctx, "Add the other devices that may pass; the ones listed stay.")
+
+    def _loose(self, node: ast.expr, value: ast.expr, negated: bool, ctx: Context) -> Iterator[Finding]:
+        """A comparison of something that is perhaps a device: an object, or a text."""
+        device = _inside_str(value)
+        if not (_is_device(device) or ctx.is_device_sink(device)):
+            if isinstance(device, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+                yield self._unknown(node, ctx)
+            return
+        if _is_vendor(node, ctx) or _sites.in_torchscript(node, ctx):
+            yield self._manual(node, ctx, "The branch is for CUDA only: add a branch for other devices.")
+            return
+        local, imports = ctx.use(_references.RUNTIME)
+        text = f"{'not ' if negated else ''}{local}.is_accelerator({ctx.source(device)})"
+        yield ctx.finding(
+            self,
+            node,
+            "The test singles out CUDA",
+            support=Support.REVIEW,
+            remedy=f"Use {text}.",
+            note=_NOTE,
+            edits=[Replace(ctx.span(node), text), *imports],
+        )
+
+    def _manual(self, node: ast.AST, ctx: Context, remedy: str) -> Finding:
+        return ctx.finding(self, node, "The test singles out CUDA", support=Support.MANUAL, remedy=remedy)
+
+    def _unknown(self, node: ast.AST, ctx: Context) -> Finding:
+        return ctx.finding(
+            self,
+            node,
+            "It is not visible whether a device is compared with CUDA here",
+            support=Support.UNKNOWN,
+            remedy="If it is one, use pk.is_accelerator(device); if not, suppress the finding.",
+        )
+
+
+def _is_cuda(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "cuda"
+
+
+def _inside_str(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
+        return node.args[0]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "lower":
+        return node.func.value
+    return node
+
+
+def _is_device(node: ast.expr) -> bool:
+    name = _devices.identifier(node)
+    return _devices.is_device_name(name) and name.lower() != "devices"
+
+
+def _is_type(node: ast.expr, ctx: Context) -> bool:
+    """Whether an expression is the type of a device: `x.device.type`, `torch.device(d).type`, `device_type`."""
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        base = node.value
+        return _is_device(base) or (isinstance(base, ast.Call) and ctx.resolve(base.func) == "torch.device")
+    return {"device", "type"} <= _sites.words(_devices.identifier(node))
+
+
+def _is_vendor(node: ast.AST, ctx: Context) -> bool:
+    """Whether the code that a test guards uses something that only NVIDIA has."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.BoolOp):
+            if any(_VENDOR.search(ctx.source(item)) for item in parent.values if item is not child):
+                return True
+        elif isinstance(parent, ast.IfExp):
+            return child is parent.test and bool(_VENDOR.search(ctx.source(parent.body)))
+        elif isinstance(parent, ast.If):
+            return child is parent.test and any(_VENDOR.search(ctx.source(item)) for item in parent.body)
+        elif isinstance(parent, (ast.stmt, ast.Call)):
+            return False
+        child = parent
+    return False

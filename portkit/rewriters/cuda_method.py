@@ -1,0 +1,142 @@
+"""Calls of the method `cuda`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from portkit.finding import Edit, Finding, InsertArgument, NameArgument, Phase, RenameAttribute, Replace, Support
+from portkit.rewriters import _calls, _references, _sites
+from portkit.rule import Context, Rule
+
+_SIGNATURE = "device=None, non_blocking=False, memory_format=None"
+_ORDER = ("device", "non_blocking", "memory_format")
+
+
+class CudaMethod(Rule):
+    """A tensor or module is moved to CUDA by name.
+
+    What: `x.cuda()`, `x.cuda(i)`, `x.cuda(device=i, non_blocking=True)` on any receiver.
+    Why: it fails where there is no CUDA, and moves nothing to another accelerator.
+    Instead: `x.to(pk.device())`, `x.to(pk.device(i), non_blocking=...)`.
+    Safety: the same on CUDA. On MPS, torch before 2.13 may corrupt data in asynchronous copies, so
+    `non_blocking=True` becomes false there. An object of the file's own classes that have `cuda()` but no
+    `to()`, `super().cuda()`, and calls with `*args` are left to a person. Needs torch 2.6.
+    """
+
+    id = "PK302"
+    name = "cuda_method"
+    phase = Phase.FULL_MODEL
+    triggers = (b".cuda",)
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "cuda" or ctx.resolve(node.func):
+            return
+        receiver = node.func.value
+        if _is_super(receiver) or _in_map_location(node, ctx):
+            return  # the override, or the map_location, is what is reported
+        bound = _calls.bind(node, _calls.signature(_SIGNATURE))
+        reason = bound if isinstance(bound, str) else _refusal(node, ctx)
+        if reason or isinstance(bound, str):
+            yield ctx.finding(
+                self,
+                node,
+                ".cuda() moves its receiver to CUDA",
+                support=Support.MANUAL,
+                remedy=f"Move it to pk.device() by hand: {reason}.",
+            )
+            return
+        yield ctx.finding(
+            self,
+            node,
+            ".cuda() moves its receiver to CUDA",
+            support=Support.AUTO,
+            remedy="Use .to(pk.device()).",
+            edits=list(_edits(node, node.func, bound, ctx)),
+        )
+
+
+def _edits(
+    node: ast.Call, function: ast.Attribute, bound: dict[str, _calls.Argument], ctx: Context
+) -> Iterator[Edit]:
+    local, imports = ctx.use(_references.RUNTIME)
+    span = ctx.span(node)
+    yield from imports
+    yield RenameAttribute(ctx.span(function), "to")
+    device = bound.get("device")
+    if device is None:
+        yield InsertArgument(span, 0, f"{local}.device()")
+    else:
+        yield Replace(ctx.span(device.node), f"{local}.device({_index(device.node, ctx)})")
+    for name in _ORDER[1:]:
+        given = bound.get(name)
+        if given is not None and given.index is not None:
+            yield NameArgument(span, given.index, name)
+    blocking = bound.get("non_blocking")
+    if blocking is not None and not _is_false(blocking.node):
+        guard = f'{local}.device_type() != "mps"'
+        always = isinstance(blocking.node, ast.Constant)
+        text = guard if always else f"({ctx.source(blocking.node)}) and {guard}"
+        yield Replace(ctx.span(blocking.node), text)
+
+
+def _index(node: ast.expr, ctx: Context) -> str:
+    return "" if isinstance(node, ast.Constant) and node.value is None else ctx.source(node)
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _in_map_location(node: ast.AST, ctx: Context) -> bool:
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.keyword) and parent.arg == "map_location":
+            return True
+        if isinstance(parent, ast.stmt):
+            return False
+    return False
+
+
+def _refusal(node: ast.Call, ctx: Context) -> str:
+    """Why a call can't be rewritten; empty if it can."""
+    assert isinstance(node.func, ast.Attribute)
+    if _sites.in_torchscript(node, ctx):
+        return "TorchScript compiles this function and can't call portkit"
+    owner = _class_of(node.func.value, ctx)
+    if owner is None:
+        return ""
+    methods = {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
+    if "to" in methods and "cuda" in methods:
+        return f"the class {owner.name} defines its own cuda() and to(), whose arguments may differ"
+    if "to" not in methods and (not owner.bases or "cuda" in methods):
+        return f"the class {owner.name} has no to()"
+    return ""
+
+
+def _class_of(receiver: ast.expr, ctx: Context) -> ast.ClassDef | None:
+    """The class of this file that a receiver is an object of, if that can be seen."""
+    *_, module = ctx.parents(receiver)
+    classes = {item.name: item for item in ast.walk(module) if isinstance(item, ast.ClassDef)}
+    if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
+        around = next((p for p in ctx.parents(receiver) if isinstance(p, ast.ClassDef)), None)
+        return around
+    if isinstance(receiver, ast.Name) and classes:
+        receiver = _assigned(receiver.id, module) or receiver
+    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name):
+        return classes.get(receiver.func.id)
+    return None
+
+
+def _assigned(name: str, module: ast.AST) -> ast.expr | None:
+    """What a name is assigned, if it is assigned once in the file."""
+    values = [
+        item.value
+        for item in ast.walk(module)
+        if isinstance(item, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == name for target in item.targets)
+    ]
+    return values[0] if len(values) == 1 else None

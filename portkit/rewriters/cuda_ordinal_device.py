@@ -1,0 +1,149 @@
+"""Plain integers that are used as CUDA devices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from portkit.finding import Edit, Finding, Phase, Replace, Support
+from portkit.rewriters import _devices, _references
+from portkit.rule import Context, Rule
+
+_INTEGERS = frozenset(
+    {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
+)
+_NAMES = frozenset({"rank", "local_rank", "ddp_local_rank", "global_rank", "gpu_id"})
+_SETTERS = frozenset({"set_device"})
+
+
+class CudaOrdinalDevice(Rule):
+    """A plain integer is used as a device.
+
+    What: `x.to(0)`, `torch.zeros(3, device=rank)`, `torch.device(0)`, and
+    `device = rank % torch.cuda.device_count()`, where it is sure that the value is an integer.
+    Why: an integer means a CUDA ordinal in old torch, the current accelerator in new torch, and is an error on a
+    CPU-only build.
+    Instead: `pk.device(rank)`: where the variable is made, if it is only used as a device; else where it is used.
+    Safety: the same device on CUDA; the CPU on a CPU-only build. Needs torch 2.6.
+    """
+
+    id = "PK316"
+    name = "cuda_ordinal_device"
+    phase = Phase.FULL_MODEL
+    triggers = (b"rank", b"gpu", b"cuda", b".to(", b"device=")
+
+    def visit_Assign(self, node: ast.Assign, ctx: Context) -> Iterable[Finding]:
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if _devices.is_device_name(name) and _is_integer(node.value, ctx) and _only_device(name, node, ctx):
+                yield self._wrapped(node.value, ctx, "An ordinal is kept as a device")
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        for value in _device_arguments(node, ctx):
+            if _is_ordinal(value, ctx):
+                yield self._wrapped(value, ctx, "A plain integer is used as a device")
+
+    def _wrapped(self, node: ast.expr, ctx: Context, message: str) -> Finding:
+        text, imports = _references.spell(ctx, "pk.device")
+        source = f"{text}({ctx.source(node)})"
+        parent = ctx.parent(node)
+        whole: ast.AST = node
+        if isinstance(parent, ast.Call) and ctx.resolve(parent.func) == "torch.device":
+            whole = parent
+        edits: list[Edit] = [Replace(ctx.span(whole), source), *imports]
+        return ctx.finding(self, node, message, support=Support.AUTO, remedy=f"Use {source}.", edits=edits)
+
+
+def _device_arguments(call: ast.Call, ctx: Context) -> Iterator[ast.expr]:
+    """Arguments of a call that are surely devices."""
+    callee = ctx.resolve(call.func) or ""
+    is_move = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+    if (is_move or callee == "torch.device") and call.args and not (len(call.args) > 1 and callee):
+        yield call.args[0]
+    for keyword in call.keywords:
+        if keyword.arg == "device" and (is_move or callee.startswith("torch.")):
+            yield keyword.value
+
+
+def _is_ordinal(node: ast.expr, ctx: Context) -> bool:
+    """Whether a value in a device's place is surely an integer that nothing has wrapped yet."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.Attribute):
+        return node.attr in _NAMES
+    if not isinstance(node, ast.Name):
+        return _is_integer(node, ctx)
+    values = _assignments(node, ctx)
+    if not values:
+        return node.id in _NAMES
+    if not all(_is_integer(value, ctx) for value in values):
+        return False
+    holder = ctx.parent(values[0])
+    return not (
+        isinstance(holder, ast.Assign)
+        and _devices.is_device_name(node.id)
+        and len(values) == 1
+        and _only_device(node.id, holder, ctx)
+    )
+
+
+def _is_integer(node: ast.expr, ctx: Context) -> bool:
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mod, ast.FloorDiv)):
+        return _counts_devices(node.right, ctx) or (_is_integer(node.left, ctx) and _is_integer(node.right, ctx))
+    if isinstance(node, ast.Call):
+        return (isinstance(node.func, ast.Name) and node.func.id == "int") or ctx.resolve(node.func) in _INTEGERS
+    return isinstance(node, (ast.Name, ast.Attribute)) and _devices.identifier(node) in _NAMES
+
+
+def _counts_devices(node: ast.AST, ctx: Context) -> bool:
+    return any(
+        isinstance(item, ast.Call) and (ctx.resolve(item.func) or "").endswith(".device_count")
+        for item in ast.walk(node)
+    )
+
+
+def _scope(node: ast.AST, ctx: Context) -> ast.AST:
+    """The function around a node, or its module."""
+    found = node
+    for parent in ctx.parents(node):
+        found = parent
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return parent
+    return found
+
+
+def _assignments(node: ast.Name, ctx: Context) -> list[ast.expr]:
+    """What the function (or module) around a name assigns to it."""
+    return [
+        item.value
+        for item in ast.walk(_scope(node, ctx))
+        if isinstance(item, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
+    ]
+
+
+def _only_device(name: str, node: ast.AST, ctx: Context) -> bool:
+    """Whether every use of a variable in its scope is a device's place, and it is bound once."""
+    stores, loads = 0, []
+    for item in ast.walk(_scope(node, ctx)):
+        if isinstance(item, ast.Name) and item.id == name:
+            if isinstance(item.ctx, ast.Load):
+                loads.append(item)
+            else:
+                stores += 1
+    return stores == 1 and bool(loads) and all(_in_device_place(item, ctx) for item in loads)
+
+
+def _in_device_place(node: ast.Name, ctx: Context) -> bool:
+    parent = ctx.parent(node)
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "device"
+    if isinstance(parent, ast.List):
+        keyword = ctx.parent(parent)
+        return isinstance(keyword, ast.keyword) and keyword.arg == "device_ids"
+    if not isinstance(parent, ast.Call) or parent.args[:1] != [node]:
+        return False
+    last = _devices.identifier(parent.func)
+    return last == "to" or last in _SETTERS or last in ("cuda", "ddp_device_ids")

@@ -1,0 +1,109 @@
+"""Calls of torch.cuda that any accelerator could answer."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from portkit import tables
+from portkit.finding import Edit, Finding, Phase, Replace, Support
+from portkit.rewriters import _devices, _references, _sites, nccl_backend
+from portkit.rule import Context
+
+_ROOT = "torch.cuda"
+_ELSEWHERE = ("torch.cuda.amp", "torch.cuda.tunable")  # module objects: their members are looked at
+_DIVISIONS = (ast.Mod, ast.FloorDiv, ast.Div)
+_DEVICE_KEYWORDS = frozenset({"device", "device_id"})
+
+
+class CudaRuntimeCall(_references.ReferenceRule):
+    """The program asks CUDA for what every accelerator knows.
+
+    What: `torch.cuda.is_available`, `device_count`, `current_device`, `set_device`, `synchronize`,
+    `empty_cache`, `memory_allocated`, `get_device_name`, `device` (the context manager) and so on, called or
+    passed around, under any alias; members that nothing corresponds to are reported.
+    Why: they answer for CUDA only. The same names in `torch.accelerator` raise on a CPU-only build where those
+    of `torch.cuda` quietly do nothing; `torch.accelerator.device_index` takes no `torch.device`.
+    Instead: `torch.accelerator.is_available()` and `device_count()`; the others from `portkit.runtime`, which
+    do nothing, or answer 0, where there is no accelerator. A number of devices that something is divided by
+    becomes `max(1, ...)`; an ordinal that is used as a device becomes `pk.device(...)`.
+    Safety: the same answers on CUDA; no error on a CPU-only build. On MPS, `is_available` is now true.
+    Needs torch 2.6.
+    """
+
+    id = "PK303"
+    name = "cuda_runtime_call"
+    phase = Phase.FULL_MODEL
+    triggers = (b"cuda",)
+    what = "{name} asks CUDA only"
+
+    def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
+        """Also report members of torch.cuda that the table does not know."""
+        name = ctx.resolve(node)
+        if name is None or not (name == _ROOT or name.startswith(f"{_ROOT}.")):
+            return
+        if name in tables.load("torch_cuda")[self.name]["to"] or self.handles(name):
+            yield from super().reference(node, ctx)
+        elif self._is_unknown(node, ctx, name):
+            yield ctx.finding(
+                self,
+                node,
+                f"{name} has no portable counterpart",
+                support=Support.MANUAL,
+                remedy='Keep it under `if device.type == "cuda"`, with another way beside it.',
+                qualified_name=name,
+            )
+
+    def _is_unknown(self, node: ast.expr, ctx: Context, name: str) -> bool:
+        if isinstance(ctx.parent(node), ast.Attribute) or _references.is_alias(node, ctx):
+            return False
+        if isinstance(node, ast.Name) and name == _ROOT and ctx.is_shadowed(node.id, node):
+            return False
+        prefixes = {name.rsplit(".", i)[0] for i in range(name.count("."))}
+        if prefixes & _references.known() or name.endswith(("Tensor", "custom_fwd", "custom_bwd")):
+            return False
+        return not name.startswith(_ELSEWHERE) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+
+    def skip(self, node: ast.expr, ctx: Context, name: str) -> bool:
+        """Tests that belong to a choice of device or back end, or refuse to run, have rules of their own."""
+        call = _sites.is_called(node, ctx)
+        if name != _sites.AVAILABLE or call is None:
+            return False
+        if _sites.is_refusal(call, ctx) is not None:
+            return True
+        around = ctx.parent(call)
+        if isinstance(around, ast.UnaryOp):
+            around = ctx.parent(around)
+        return around is not None and (
+            _devices.choice(around, ctx) is not None or nccl_backend.is_choice(around, ctx)
+        )
+
+    def replacement(self, node: ast.expr, ctx: Context, name: str, target: str) -> list[Edit]:
+        """Replace the callee, or the whole call where its place asks for more."""
+        call = _sites.is_called(node, ctx)
+        text, imports = _references.spell(ctx, target)
+        if call is not None and not call.args and not call.keywords:
+            if name == "torch.cuda.device_count" and _is_divisor(call, ctx):
+                return [Replace(ctx.span(call), f"max(1, {text}())"), *imports]
+            if name == "torch.cuda.current_device" and _is_device(call, ctx):
+                device, more = _references.spell(ctx, "pk.device")
+                return [Replace(ctx.span(call), f"{device}({text}())"), *imports, *more]
+        return _references.replace_name(ctx, node, target)
+
+
+def _is_divisor(call: ast.Call, ctx: Context) -> bool:
+    parent = ctx.parent(call)
+    return isinstance(parent, ast.BinOp) and parent.right is call and isinstance(parent.op, _DIVISIONS)
+
+
+def _is_device(call: ast.Call, ctx: Context) -> bool:
+    """Whether an ordinal is passed where a device is meant."""
+    parent = ctx.parent(call)
+    if isinstance(parent, ast.keyword):
+        return parent.arg in _DEVICE_KEYWORDS
+    return (
+        isinstance(parent, ast.Call)
+        and isinstance(parent.func, ast.Attribute)
+        and parent.func.attr == "to"
+        and parent.args[:1] == [call]
+    )

@@ -1,0 +1,83 @@
+"""DistributedDataParallel that is told CUDA ordinals."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from portkit.finding import Edit, Finding, Phase, Replace, Support
+from portkit.rewriters import _calls, _references
+from portkit.rule import Context, Rule
+
+_DDP = "torch.nn.parallel.DistributedDataParallel"
+
+
+class DdpDeviceIds(Rule):
+    """A distributed module is given CUDA ordinals.
+
+    What: `DistributedDataParallel(model, device_ids=[rank], output_device=rank)`.
+    Why: a module on the CPU refuses `device_ids` and `output_device`.
+    Instead: `device_ids=pk.ddp_device_ids(rank)`, which is `[rank]` on an accelerator and None on the CPU;
+    `output_device` goes where it repeats `device_ids`, since that is its default.
+    Safety: the same on CUDA. Several ordinals, a variable, or another `output_device` are left to a person.
+    """
+
+    id = "PK308"
+    name = "ddp_device_ids"
+    phase = Phase.FULL_MODEL
+    triggers = (b"device_ids", b"output_device", b"distributeddataparallel")
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        if ctx.resolve(node.func) != _DDP or _calls.is_starred(node):
+            return
+        ids = _calls.argument(node, 1, "device_ids")
+        output = _calls.argument(node, 2, "output_device")
+        if ids is None and output is None:
+            return
+        if ids is None or not isinstance(ids.node, ast.List) or len(ids.node.elts) != 1:
+            yield from self._other(ids, output, node, ctx)
+            return
+        index = ctx.source(ids.node.elts[0])
+        text, imports = _references.spell(ctx, "pk.ddp_device_ids")
+        edits: list[Edit] = [Replace(ctx.span(ids.node), f"{text}({index})"), *imports]
+        if output is not None and not _is_none(output.node):
+            if ctx.source(output.node) != index:
+                yield self._manual(output.node, ctx)
+                return
+            edits.append(_calls.drop(ctx, node, output))
+        yield ctx.finding(
+            self,
+            ids.node,
+            "A module on the CPU refuses device_ids",
+            support=Support.AUTO,
+            remedy=f"Use {text}({index}).",
+            edits=edits,
+            qualified_name=_DDP,
+        )
+
+    def _other(
+        self, ids: _calls.Argument | None, output: _calls.Argument | None, node: ast.Call, ctx: Context
+    ) -> Iterable[Finding]:
+        """Values of which it can't be told that they stand for one ordinal."""
+        given = [item.node for item in (ids, output) if item is not None and not _is_none(item.node)]
+        if given and not any(_is_optional(item) for item in given):
+            yield self._manual(given[0], ctx)
+
+    def _manual(self, node: ast.expr, ctx: Context) -> Finding:
+        return ctx.finding(
+            self,
+            node,
+            "A module on the CPU refuses device_ids and output_device",
+            support=Support.MANUAL,
+            remedy="Pass None for both when the module is on the CPU.",
+            qualified_name=_DDP,
+        )
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_optional(node: ast.expr) -> bool:
+    """Whether a value already becomes None in some case: `[rank] if cuda else None`."""
+    return isinstance(node, ast.IfExp) and (_is_none(node.body) or _is_none(node.orelse))

@@ -1,0 +1,123 @@
+"""NCCL as the back end of torch.distributed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from portkit.finding import Edit, Finding, Phase, Replace, Support
+from portkit.rewriters import _references, _sinks, _sites
+from portkit.rewriters._devices import identifier
+from portkit.rule import Context
+
+_PAIRS = re.compile(r"(?:^|,)\s*\w+:nccl\s*(?:,|$)")
+_NOTE = "Without CUDA the default back end is another one, and the test is then true for it."
+
+
+class NcclBackend(_references.ReferenceRule):
+    """The process group is bound to NCCL.
+
+    What: `init_process_group("nccl")`, `backend="nccl"`, variables, defaults and options that hold the back end,
+    `"nccl" if torch.cuda.is_available() else "gloo"`, comparisons, and `"cpu:gloo,cuda:nccl"`.
+    Why: NCCL exists for NVIDIA GPUs only.
+    Instead: `pk.distributed_backend()`, which is "nccl" on CUDA, "gloo" on the CPU, and the vendor's elsewhere.
+    Comparisons need a review; composite strings and lists of choices are left to a person.
+    Safety: the same on CUDA. Needs torch 2.6.
+    """
+
+    id = "PK307"
+    name = "nccl_backend"
+    phase = Phase.FULL_MODEL
+    triggers = (b"nccl",)
+    what = "{name} exists with NCCL only"
+
+    def visit_IfExp(self, node: ast.IfExp, ctx: Context) -> Iterable[Finding]:
+        if is_choice(node, ctx):
+            yield self._replaced(node, ctx)
+
+    def visit_MatchValue(self, node: ast.MatchValue, ctx: Context) -> Iterable[Finding]:
+        if _is_nccl(node.value):
+            yield self._manual(node, ctx, "Add a case for other back ends: a pattern can't call portkit.")
+
+    def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
+        if isinstance(node.value, str) and _PAIRS.search(node.value):
+            yield self._manual(node, ctx, "Leave the back end out: torch then takes the default of each device type.")
+        elif _is_nccl(node):
+            yield from self._literal(node, ctx)
+
+    def _literal(self, node: ast.Constant, ctx: Context) -> Iterator[Finding]:
+        child: ast.AST = node
+        for parent in ctx.parents(node):
+            if isinstance(parent, ast.IfExp):
+                if is_choice(parent, ctx):
+                    return
+            elif not isinstance(parent, (ast.BoolOp, ast.NamedExpr)):
+                break
+            child = parent
+        if isinstance(parent, ast.Compare):
+            yield from self._comparison(node, parent, ctx)
+        elif isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
+            yield self._manual(node, ctx, "Add the other back ends; pk.distributed_backend() names the default.")
+        elif _is_backend(child, parent, ctx):
+            yield self._replaced(node, ctx)
+        elif not isinstance(parent, (ast.Expr, ast.JoinedStr, ast.MatchValue, ast.Dict)):
+            yield ctx.finding(
+                self,
+                node,
+                "It is not visible whether this string becomes a back end",
+                support=Support.UNKNOWN,
+                remedy="If it does, use pk.distributed_backend().",
+            )
+
+    def _comparison(self, node: ast.Constant, parent: ast.Compare, ctx: Context) -> Iterator[Finding]:
+        if len(parent.ops) == 1 and isinstance(parent.ops[0], (ast.Eq, ast.NotEq)):
+            yield self._replaced(node, ctx, _NOTE)
+        else:
+            yield self._manual(node, ctx, "Compare with pk.distributed_backend().")
+
+    def _replaced(self, node: ast.expr, ctx: Context, note: str = "") -> Finding:
+        text, imports = _references.spell(ctx, "pk.distributed_backend")
+        edits: list[Edit] = [Replace(ctx.span(node), f"{text}()"), *imports]
+        return ctx.finding(
+            self,
+            node,
+            "The back end is NCCL, which exists for NVIDIA GPUs only",
+            support=Support.REVIEW if note else Support.AUTO,
+            remedy=f"Use {text}().",
+            note=note,
+            edits=edits,
+        )
+
+    def _manual(self, node: ast.AST, ctx: Context, remedy: str) -> Finding:
+        message = "The back end is NCCL, which exists for NVIDIA GPUs only"
+        return ctx.finding(self, node, message, support=Support.MANUAL, remedy=remedy)
+
+
+def _is_nccl(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "nccl"
+
+
+def is_choice(node: ast.AST | None, ctx: Context) -> bool:
+    """Whether an expression is `"nccl" if torch.cuda.is_available() else "gloo"`, or its mirror image."""
+    if not isinstance(node, ast.IfExp):
+        return False
+    test, first, second = node.test, node.body, node.orelse
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, first, second = test.operand, second, first
+    if not _sites.is_availability(test, ctx) or not _is_nccl(first):
+        return False
+    return isinstance(second, ast.Constant) and second.value == "gloo"
+
+
+def _is_backend(child: ast.AST, parent: ast.AST, ctx: Context) -> bool:
+    if isinstance(parent, ast.keyword):
+        call = ctx.parent(parent)
+        if isinstance(call, ast.Call) and _sinks.is_option(call):
+            flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            return parent.arg == "default" and any("backend" in _sites.words(flag) for flag in flags)
+        return "backend" in _sites.words(parent.arg or "")
+    if isinstance(parent, ast.Call):
+        callee = ctx.resolve(parent.func) or identifier(parent.func)
+        return callee.rpartition(".")[2] in ("init_process_group", "new_group") and child is not parent.func
+    return any("backend" in _sites.words(name) for name in _sinks.holders(child, parent, ctx))

@@ -1,0 +1,27 @@
+"""Facts about other libraries that rules read: one TOML file a subject, no code."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent
+RUNTIME = FOLDER.parent / "runtime"
+
+
+@lru_cache(maxsize=None)
+def load(name: str) -> dict[str, Any]:
+    """The table `name`.toml of this folder."""
+    return read(FOLDER / f"{name}.toml")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """One TOML file as a dictionary."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
