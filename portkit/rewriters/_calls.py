@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from portkit.finding import DropArgument, Edit, NameArgument, Replace
 from portkit.rule import Context
@@ -28,7 +28,7 @@ class Parameter:
     positional: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def signature(text: str) -> tuple[Parameter, ...]:
     """Parameters of a signature in Python syntax, such as `input, dim=None, *, dtype=None`."""
     function = ast.parse(f"def f({text}): pass").body[0]

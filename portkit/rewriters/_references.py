@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import ClassVar
 
 from portkit import tables
@@ -16,7 +16,7 @@ RUNTIME = "portkit.runtime"
 
 
 def spell(ctx: Context, target: str) -> tuple[str, list[Edit]]:
-    """Source text for a target name (`pk.synchronize`, `torch.OutOfMemoryError`), and the imports it needs."""
+    """Source text for a target name (`pk.synchronize`, `torch.Event`), and the imports it needs."""
     root, _, rest = target.partition(".")
     local, imports = ctx.use(RUNTIME if root == "pk" else root)
     return f"{local}.{rest}", list(imports)
@@ -29,12 +29,17 @@ def replace_name(ctx: Context, node: ast.expr, target: str) -> list[Edit]:
     root = node
     while isinstance(root, ast.Attribute):
         root = root.value
-    if isinstance(root, ast.Name) and (ctx.resolve(root) or "").startswith("torch.cuda"):
+    if isinstance(root, ast.Name) and not is_alias(root, ctx) and _may_go(ctx.resolve(root) or ""):
         edits.append(DropImport(root.id))
     return edits
 
 
-@lru_cache(maxsize=None)
+def _may_go(name: str) -> bool:
+    """Whether an import is worth removing once nothing uses it: modules of torch itself may stay."""
+    return name.startswith("torch.cuda") or (not name.startswith("torch.nn") and name != "torch")
+
+
+@cache
 def known() -> frozenset[str]:
     """Every name in the table of torch.cuda, whatever rule it belongs to."""
     table = tables.load("torch_cuda")
@@ -75,9 +80,7 @@ class ReferenceRule(Rule):
         reason = untouchable(node, ctx) or self.refuse(node, ctx, name)
         if name in section.get("manual", {}) or reason:
             remedy = section.get("manual", {}).get(name) or reason
-            yield ctx.finding(
-                self, node, message, support=Support.MANUAL, remedy=remedy, qualified_name=name
-            )
+            yield ctx.finding(self, node, message, support=Support.MANUAL, remedy=remedy, qualified_name=name)
             return
         if name in section.get("review", {}):
             entry = section["review"][name]
@@ -145,6 +148,21 @@ def _bound(module: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(imported), frozenset(assigned)
 
 
+def is_partial(node: ast.expr, ctx: Context) -> bool:
+    """Whether a callee already has some arguments bound, so that those of the call are not all."""
+    value: ast.expr | None = node
+    if isinstance(node, ast.Name) and is_alias(node, ctx):
+        *_, module = ctx.parents(node)
+        values = [
+            item.value
+            for item in ast.walk(module)
+            if isinstance(item, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
+        ]
+        value = values[0] if len(values) == 1 else None
+    return isinstance(value, ast.Call) and ctx.resolve(value.func) != "getattr"
+
+
 def untouchable(node: ast.expr, ctx: Context) -> str:
     """Why a mention of a replaceable name must stay as it is; empty if it may go."""
     if _sites.is_written(node):
@@ -155,5 +173,7 @@ def untouchable(node: ast.expr, ctx: Context) -> str:
     if isinstance(parent, ast.ClassDef):
         return "A class extends it here: extend the portable class instead, and check its constructor."
     if isinstance(parent, ast.Attribute):
-        return f"The member {parent.attr} of it has no portable form: keep it under `if device.type == \"cuda\"`."
+        return (
+            f'The member {parent.attr} of it has no portable form: keep it under `if device.type == "cuda"`.'
+        )
     return ""

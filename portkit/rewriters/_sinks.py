@@ -41,10 +41,26 @@ FIRST = {
     "torch.get_autocast_dtype": Goal.TEXT,
     "torch.is_autocast_enabled": Goal.TEXT,
 }
-_OWN_RULE = frozenset({"torch.device", "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.load"})
-_PARSERS = frozenset({"replace", "split", "strip", "lstrip", "rstrip", "removeprefix", "partition", "index", "find"})
+_OWN_RULE = frozenset(
+    {"torch.device", "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.load"}
+)
+_PARSERS = frozenset(
+    {"replace", "split", "strip", "lstrip", "rstrip", "removeprefix", "partition", "index", "find"}
+)
 _TALK = frozenset(
-    {"print", "debug", "info", "warning", "warn", "error", "exception", "log", "write", "add_scalar", "append_text"}
+    {
+        "print",
+        "debug",
+        "info",
+        "warning",
+        "warn",
+        "error",
+        "exception",
+        "log",
+        "write",
+        "add_scalar",
+        "append_text",
+    }
 )
 _REFLECTION = frozenset({"getattr", "hasattr", "setattr", "delattr", "isinstance"})
 
@@ -54,7 +70,11 @@ def goal(node: ast.expr, ctx: Context) -> Goal:
     child: ast.AST = node
     for parent in ctx.parents(node):
         if isinstance(parent, ast.IfExp):
-            if child is parent.test or _devices.choice(parent, ctx) is not None or substring(parent, ctx) is not None:
+            if (
+                child is parent.test
+                or _devices.choice(parent, ctx) is not None
+                or substring(parent, ctx) is not None
+            ):
                 return Goal.ELSEWHERE
         elif not isinstance(parent, (ast.BoolOp, ast.NamedExpr)):
             return _place(node, child, parent, ctx)
@@ -129,7 +149,7 @@ def _own_parameter(call: ast.Call, child: ast.AST, ctx: Context) -> str:
     if not isinstance(call.func, ast.Name) or child not in call.args:
         return ""
     *_, module = ctx.parents(call)
-    position = call.args.index(child)  # type: ignore[arg-type]
+    position = call.args.index(child)
     for item in getattr(module, "body", []):
         if isinstance(item, ast.FunctionDef) and item.name == call.func.id:
             names = [a.arg for a in (*item.args.posonlyargs, *item.args.args)]
@@ -148,7 +168,7 @@ def holders(child: ast.AST, parent: ast.AST, ctx: Context) -> list[str]:
     if isinstance(parent, ast.Return):
         return [_function(parent, ctx)]
     if isinstance(parent, ast.Dict) and child in parent.values:
-        key = parent.keys[parent.values.index(child)]  # type: ignore[arg-type]
+        key = parent.keys[parent.values.index(child)]
         return [key.value] if isinstance(key, ast.Constant) and isinstance(key.value, str) else []
     return []
 
@@ -156,10 +176,10 @@ def holders(child: ast.AST, parent: ast.AST, ctx: Context) -> list[str]:
 def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
     plain = [*arguments.posonlyargs, *arguments.args]
     if default in arguments.defaults:
-        position = len(plain) - len(arguments.defaults) + arguments.defaults.index(default)  # type: ignore[arg-type]
+        position = len(plain) - len(arguments.defaults) + arguments.defaults.index(default)
         return plain[position].arg
     if default in arguments.kw_defaults:
-        return arguments.kwonlyargs[arguments.kw_defaults.index(default)].arg  # type: ignore[arg-type]
+        return arguments.kwonlyargs[arguments.kw_defaults.index(default)].arg
     return ""
 
 
@@ -173,7 +193,7 @@ def _function(node: ast.AST, ctx: Context) -> str:
 def _entry(node: ast.expr, child: ast.AST, holder: ast.Dict, ctx: Context) -> Goal:
     if child not in holder.values:
         return Goal.ELSEWHERE  # a key is data
-    key = holder.keys[holder.values.index(child)]  # type: ignore[arg-type]
+    key = holder.keys[holder.values.index(child)]
     if key is not None and _devices.spelling(key, ctx) is not None:
         return Goal.TEXT  # a map_location: storage tag → device
     return _named(holders(child, holder, ctx), node, ctx)

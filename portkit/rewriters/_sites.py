@@ -66,7 +66,11 @@ def in_import_guard(node: ast.AST, ctx: Context) -> bool:
     """Whether a node stands in a `try` whose handlers take a failed import."""
     child = node
     for parent in ctx.parents(node):
-        if isinstance(parent, ast.Try) and child in parent.body and any(_takes_import(h) for h in parent.handlers):
+        if (
+            isinstance(parent, ast.Try)
+            and child in parent.body
+            and any(_takes_import(h) for h in parent.handlers)
+        ):
             return True
         child = parent
     return False

@@ -42,17 +42,18 @@ _REFUSED = {
 class CudaDeviceLiteral(Rule):
     """A CUDA device is named by a string.
 
-    What: `"cuda"`, `"cuda:1"`, `f"cuda:{i}"`, `"cuda:%d" % i`, `"cuda:" + str(i)` and `"cuda:{}".format(i)` that
-    flow into a device: `device=`, `.to()`, `torch.device()`, a variable, default, command-line option, or
-    dictionary entry that is a device; `"cuda" if torch.cuda.is_available() else "cpu"`;
-    `"cuda" if "cuda" in device else "cpu"`.
+    What: `"cuda"`, `"cuda:1"`, `f"cuda:{i}"`, `"cuda:%d" % i`, `"cuda:" + str(i)` and
+    `"cuda:{}".format(i)` that flow into a device: `device=`, `.to()`, `torch.device()`, a variable,
+    default, command-line option, or dictionary entry that is a device; `"cuda" if
+    torch.cuda.is_available() else "cpu"`; `"cuda" if "cuda" in device else "cpu"`.
     Why: the program asks for a device that other machines do not have.
     Instead: `pk.device()` or `pk.device(i)` where a `torch.device` is wanted; `pk.device_type()` or
-    `str(pk.device(i))` where the value may be used as a string; `torch.device(device).type`.
-    Strings that are no devices (paths, keys, names of implementations, patterns of `match`) are never touched;
-    those of which it can't be told are listed as unknown.
-    Safety: the same device on CUDA; the CPU on a CPU-only build. Needs torch 2.6. Defaults of functions are
-    evaluated when the module is imported: where the file sets `CUDA_VISIBLE_DEVICES`, that needs a review.
+    `str(pk.device(i))` where the value may be used as a string; `torch.device(device).type`. Strings that
+    are no devices (paths, keys, names of implementations, patterns of `match`) are never touched; those
+    of which it can't be told are listed as unknown.
+    Safety: the same device on CUDA; the CPU on a CPU-only build. Needs torch 2.6. Defaults of functions
+    are evaluated when the module is imported: where the file sets `CUDA_VISIBLE_DEVICES`, that needs a
+    review.
     """
 
     id = "PK301"
@@ -69,7 +70,9 @@ class CudaDeviceLiteral(Rule):
     def visit_IfExp(self, node: ast.IfExp, ctx: Context) -> Iterable[Finding]:
         found = _devices.choice(node, ctx)
         parent = ctx.parent(node)
-        if found is not None and not (isinstance(parent, ast.Call) and ctx.resolve(parent.func) == "torch.device"):
+        if found is not None and not (
+            isinstance(parent, ast.Call) and ctx.resolve(parent.func) == "torch.device"
+        ):
             as_text = not isinstance(node.body, ast.Call) or _devices.spelling(node.body, ctx) is not None
             text, edits = _devices.portable(ctx, found, as_text=as_text)
             yield self._replaced(node, ctx, text, edits, "The choice is between CUDA and the CPU only")
@@ -77,10 +80,14 @@ class CudaDeviceLiteral(Rule):
         if looked is not None:
             torch, imports = ctx.use("torch")
             text = f"{torch}.device({ctx.source(looked)}).type"
-            yield self._replaced(node, ctx, text, list(imports), "The device type can only be CUDA or the CPU")
+            yield self._replaced(
+                node, ctx, text, list(imports), "The device type can only be CUDA or the CPU"
+            )
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
-        if isinstance(node.value, str) and not isinstance(ctx.parent(node), (ast.JoinedStr, ast.FormattedValue)):
+        if isinstance(node.value, str) and not isinstance(
+            ctx.parent(node), (ast.JoinedStr, ast.FormattedValue)
+        ):
             yield from self._literal(node, ctx)
 
     def visit_JoinedStr(self, node: ast.JoinedStr, ctx: Context) -> Iterable[Finding]:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _references, _sinks, _sites
+from portkit.rewriters import _devices, _references, _sinks, _sites, _vendor
 from portkit.rule import Context, Rule
 
-_VENDOR = re.compile(
-    r"cudnn|nccl|nvtx|tf32|capability|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph|cuda\.graph"
-    r"|transformer_engine|triton",
-    re.I,
-)
 _EQUAL = (ast.Eq, ast.NotEq)
 _NOTE = (
     "It was false for a torch.device, and for cuda:1; now it is true for every device but the CPU. "
@@ -74,8 +68,10 @@ class CudaDeviceTypeComparison(Rule):
         if not _is_type(left, ctx):
             yield from self._loose(node, left, negated, ctx)
             return
-        if _is_vendor(node, ctx):
-            yield self._manual(node, ctx, "The branch uses something of NVIDIA's: add a branch for other devices.")
+        if _vendor.is_vendor(node, ctx):
+            yield self._manual(
+                node, ctx, "The branch uses something of NVIDIA's: add a branch for other devices."
+            )
             return
         text = f'{ctx.source(left)} {"==" if negated else "!="} "cpu"'
         yield ctx.finding(
@@ -104,7 +100,7 @@ class CudaDeviceTypeComparison(Rule):
             if isinstance(device, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
                 yield self._unknown(node, ctx)
             return
-        if _is_vendor(node, ctx) or _sites.in_torchscript(node, ctx):
+        if _vendor.is_vendor(node, ctx) or _sites.in_torchscript(node, ctx):
             yield self._manual(node, ctx, "The branch is for CUDA only: add a branch for other devices.")
             return
         local, imports = ctx.use(_references.RUNTIME)
@@ -137,7 +133,12 @@ def _is_cuda(node: ast.expr) -> bool:
 
 
 def _inside_str(node: ast.expr) -> ast.expr:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "str"
+        and len(node.args) == 1
+    ):
         return node.args[0]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "lower":
         return node.func.value
@@ -150,25 +151,8 @@ def _is_device(node: ast.expr) -> bool:
 
 
 def _is_type(node: ast.expr, ctx: Context) -> bool:
-    """Whether an expression is the type of a device: `x.device.type`, `torch.device(d).type`, `device_type`."""
+    """Whether an expression is a device's type: `x.device.type`, `torch.device(d).type`, `device_type`."""
     if isinstance(node, ast.Attribute) and node.attr == "type":
         base = node.value
         return _is_device(base) or (isinstance(base, ast.Call) and ctx.resolve(base.func) == "torch.device")
     return {"device", "type"} <= _sites.words(_devices.identifier(node))
-
-
-def _is_vendor(node: ast.AST, ctx: Context) -> bool:
-    """Whether the code that a test guards uses something that only NVIDIA has."""
-    child = node
-    for parent in ctx.parents(node):
-        if isinstance(parent, ast.BoolOp):
-            if any(_VENDOR.search(ctx.source(item)) for item in parent.values if item is not child):
-                return True
-        elif isinstance(parent, ast.IfExp):
-            return child is parent.test and bool(_VENDOR.search(ctx.source(parent.body)))
-        elif isinstance(parent, ast.If):
-            return child is parent.test and any(_VENDOR.search(ctx.source(item)) for item in parent.body)
-        elif isinstance(parent, (ast.stmt, ast.Call)):
-            return False
-        child = parent
-    return False

@@ -16,14 +16,14 @@ NAMES = ("device", "init_scale", "growth_factor", "backoff_factor", "growth_inte
 class CudaGradScaler(_references.ReferenceRule):
     """Gradients are scaled by CUDA's own scaler.
 
-    What: `torch.cuda.amp.GradScaler(...)`, `torch.amp.GradScaler("cuda", ...)`, and `torch.amp.GradScaler()`,
-    whose device defaults to CUDA.
-    Why: `torch.amp.GradScaler`'s first parameter is a device: a plain rename passes `init_scale` as one. CUDA's
-    scaler switches itself off without CUDA, `torch.amp.GradScaler("cpu")` does not.
+    What: `torch.cuda.amp.GradScaler(...)`, `torch.amp.GradScaler("cuda", ...)`, and
+    `torch.amp.GradScaler()`, whose device defaults to CUDA.
+    Why: `torch.amp.GradScaler`'s first parameter is a device: a plain rename passes `init_scale` as one.
+    CUDA's scaler switches itself off without CUDA, `torch.amp.GradScaler("cpu")` does not.
     Instead: `pk.amp.GradScaler(init_scale, ...)`, with the parameters and defaults of CUDA's scaler.
     Safety: the same on CUDA; other accelerators scale as CUDA does; off on a CPU-only build, as before.
-    `isinstance` tests and `state_dict` keep working, since it makes `torch.amp.GradScaler` objects.
-    Needs torch 2.6.
+    `isinstance` tests and `state_dict` keep working, since it makes `torch.amp.GradScaler` objects. Needs
+    torch 2.6.
     """
 
     id = "PK202"

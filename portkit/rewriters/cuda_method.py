@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from portkit.finding import Edit, Finding, InsertArgument, NameArgument, Phase, RenameAttribute, Replace, Support
+from portkit.finding import (
+    Edit,
+    Finding,
+    InsertArgument,
+    NameArgument,
+    Phase,
+    RenameAttribute,
+    Replace,
+    Support,
+)
 from portkit.rewriters import _calls, _references, _sites
 from portkit.rule import Context, Rule
 
@@ -122,8 +131,7 @@ def _class_of(receiver: ast.expr, ctx: Context) -> ast.ClassDef | None:
     *_, module = ctx.parents(receiver)
     classes = {item.name: item for item in ast.walk(module) if isinstance(item, ast.ClassDef)}
     if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
-        around = next((p for p in ctx.parents(receiver) if isinstance(p, ast.ClassDef)), None)
-        return around
+        return next((p for p in ctx.parents(receiver) if isinstance(p, ast.ClassDef)), None)
     if isinstance(receiver, ast.Name) and classes:
         receiver = _assigned(receiver.id, module) or receiver
     if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name):

@@ -19,11 +19,12 @@ _SETTERS = frozenset({"set_device"})
 class CudaOrdinalDevice(Rule):
     """A plain integer is used as a device.
 
-    What: `x.to(0)`, `torch.zeros(3, device=rank)`, `torch.device(0)`, and
-    `device = rank % torch.cuda.device_count()`, where it is sure that the value is an integer.
-    Why: an integer means a CUDA ordinal in old torch, the current accelerator in new torch, and is an error on a
-    CPU-only build.
-    Instead: `pk.device(rank)`: where the variable is made, if it is only used as a device; else where it is used.
+    What: `x.to(0)`, `torch.zeros(3, device=rank)`, `torch.device(0)`, and `device = rank %
+    torch.cuda.device_count()`, where it is sure that the value is an integer.
+    Why: an integer means a CUDA ordinal in old torch, the current accelerator in new torch, and is an
+    error on a CPU-only build.
+    Instead: `pk.device(rank)`: where the variable is made, if it is only used as a device; else where it
+    is used.
     Safety: the same device on CUDA; the CPU on a CPU-only build. Needs torch 2.6.
     """
 
@@ -35,7 +36,11 @@ class CudaOrdinalDevice(Rule):
     def visit_Assign(self, node: ast.Assign, ctx: Context) -> Iterable[Finding]:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            if _devices.is_device_name(name) and _is_integer(node.value, ctx) and _only_device(name, node, ctx):
+            if (
+                _devices.is_device_name(name)
+                and _is_integer(node.value, ctx)
+                and _only_device(name, node, ctx)
+            ):
                 yield self._wrapped(node.value, ctx, "An ordinal is kept as a device")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
@@ -91,9 +96,13 @@ def _is_integer(node: ast.expr, ctx: Context) -> bool:
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mod, ast.FloorDiv)):
-        return _counts_devices(node.right, ctx) or (_is_integer(node.left, ctx) and _is_integer(node.right, ctx))
+        return _counts_devices(node.right, ctx) or (
+            _is_integer(node.left, ctx) and _is_integer(node.right, ctx)
+        )
     if isinstance(node, ast.Call):
-        return (isinstance(node.func, ast.Name) and node.func.id == "int") or ctx.resolve(node.func) in _INTEGERS
+        return (isinstance(node.func, ast.Name) and node.func.id == "int") or ctx.resolve(
+            node.func
+        ) in _INTEGERS
     return isinstance(node, (ast.Name, ast.Attribute)) and _devices.identifier(node) in _NAMES
 
 

@@ -15,7 +15,8 @@ class CudaOutOfMemory(ReferenceRule):
 
     What: `torch.cuda.OutOfMemoryError`, and tests such as `"CUDA out of memory" in str(error)`.
     Why: other accelerators raise `torch.OutOfMemoryError`, with another text.
-    Instead: `torch.OutOfMemoryError`, the same class object as CUDA's. Tests of the text are left to a person.
+    Instead: `torch.OutOfMemoryError`, the same class object as CUDA's. Tests of the text are left to a
+    person.
     Safety: the same object on CUDA. Needs torch 2.5. Some devices raise a plain `RuntimeError`.
     """
 
@@ -35,5 +36,5 @@ class CudaOutOfMemory(ReferenceRule):
             node,
             "The error is recognised by CUDA's wording",
             support=Support.MANUAL,
-            remedy="Catch torch.OutOfMemoryError, or test for \"out of memory\" in the lower-cased message.",
+            remedy='Catch torch.OutOfMemoryError, or test for "out of memory" in the lower-cased message.',
         )

@@ -13,10 +13,12 @@ from portkit.rule import Context, Rule
 class CudaRequired(Rule):
     """The program stops where there is no CUDA.
 
-    What: `assert torch.cuda.is_available()` and `if not torch.cuda.is_available(): raise ...` (or `sys.exit()`).
+    What: `assert torch.cuda.is_available()` and `if not torch.cuda.is_available(): raise ...` (or
+    `sys.exit()`).
     Why: the migrated program runs without CUDA; renaming the test would keep it from running on the CPU.
     Instead: the statement goes.
-    Safety: nothing changes on CUDA; elsewhere the program goes on instead of stopping. Needs no torch version.
+    Safety: nothing changes on CUDA; elsewhere the program goes on instead of stopping. Needs no torch
+    version.
     """
 
     id = "PK317"

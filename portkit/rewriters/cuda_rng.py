@@ -27,7 +27,14 @@ class CudaRng(ReferenceRule):
     id = "PK305"
     name = "cuda_rng"
     phase = Phase.FULL_MODEL
-    triggers = (b"rng_state", b"manual_seed", b"default_generators", b"initial_seed", b"seed_all", b"cuda.seed")
+    triggers = (
+        b"rng_state",
+        b"manual_seed",
+        b"default_generators",
+        b"initial_seed",
+        b"seed_all",
+        b"cuda.seed",
+    )
     what = "{name} reaches the generators of CUDA only"
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:

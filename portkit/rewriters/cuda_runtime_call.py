@@ -20,13 +20,13 @@ class CudaRuntimeCall(_references.ReferenceRule):
     """The program asks CUDA for what every accelerator knows.
 
     What: `torch.cuda.is_available`, `device_count`, `current_device`, `set_device`, `synchronize`,
-    `empty_cache`, `memory_allocated`, `get_device_name`, `device` (the context manager) and so on, called or
-    passed around, under any alias; members that nothing corresponds to are reported.
-    Why: they answer for CUDA only. The same names in `torch.accelerator` raise on a CPU-only build where those
-    of `torch.cuda` quietly do nothing; `torch.accelerator.device_index` takes no `torch.device`.
-    Instead: `torch.accelerator.is_available()` and `device_count()`; the others from `portkit.runtime`, which
-    do nothing, or answer 0, where there is no accelerator. A number of devices that something is divided by
-    becomes `max(1, ...)`; an ordinal that is used as a device becomes `pk.device(...)`.
+    `empty_cache`, `memory_allocated`, `get_device_name`, `device` (the context manager) and so on, called
+    or passed around, under any alias; members that nothing corresponds to are reported.
+    Why: they answer for CUDA only. The same names in `torch.accelerator` raise on a CPU-only build where
+    those of `torch.cuda` quietly do nothing; `torch.accelerator.device_index` takes no `torch.device`.
+    Instead: `torch.accelerator.is_available()` and `device_count()`; the others from `portkit.runtime`,
+    which do nothing, or answer 0, where there is no accelerator. A number of devices that something is
+    divided by becomes `max(1, ...)`; an ordinal that is used as a device becomes `pk.device(...)`.
     Safety: the same answers on CUDA; no error on a CPU-only build. On MPS, `is_available` is now true.
     Needs torch 2.6.
     """

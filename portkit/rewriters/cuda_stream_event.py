@@ -13,11 +13,13 @@ class CudaStreamEvent(_references.ReferenceRule):
     """Work is ordered or timed with CUDA streams and events.
 
     What: `torch.cuda.Stream`, `Event`, `stream`, `current_stream`, `default_stream`, under any alias.
-    Why: they fail without CUDA. `torch.Stream` and `torch.Event` are no drop-ins: `with s:` can't be entered
-    twice, `stream(None)` was allowed, and `Event`'s first parameter is a device.
-    Instead: `pk.Stream`, `pk.Event`, `pk.stream(s)`, `pk.current_stream()`: same arguments; on the CPU, where
-    work is in order anyway, stand-ins that time with `time.perf_counter`. Annotations become `torch.Stream`.
-    Safety: the same objects on CUDA. Raw handles (`stream.cuda_stream`) stay and are CUDA only. Needs torch 2.6.
+    Why: they fail without CUDA. `torch.Stream` and `torch.Event` are no drop-ins: `with s:` can't be
+    entered twice, `stream(None)` was allowed, and `Event`'s first parameter is a device.
+    Instead: `pk.Stream`, `pk.Event`, `pk.stream(s)`, `pk.current_stream()`: same arguments; on the CPU,
+    where work is in order anyway, stand-ins that time with `time.perf_counter`. Annotations become
+    `torch.Stream`.
+    Safety: the same objects on CUDA. Raw handles (`stream.cuda_stream`) stay and are CUDA only. Needs
+    torch 2.6.
     """
 
     id = "PK306"

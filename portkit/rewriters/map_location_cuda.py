@@ -16,10 +16,11 @@ class MapLocationCuda(Rule):
     What: `map_location="cuda:0"`, an ordinal, `lambda s, l: s.cuda(i)`, and `torch.load(path)` without
     `map_location`, which puts tensors back on the device that they were saved from.
     Why: loading fails where that device does not exist; an ordinal is an error even with CUDA.
-    Instead: `map_location=pk.device(i)`. In a dictionary, the keys are tags that stand in the file and stay; the
-    values become devices of this machine. Without `map_location`: `map_location="cpu"`, after a review.
-    Safety: the same devices on CUDA. With `map_location="cpu"`, tensors that were saved from CUDA are on the CPU
-    after loading, also where there is CUDA; `load_state_dict` copies them to where the module is.
+    Instead: `map_location=pk.device(i)`. In a dictionary, the keys are tags that stand in the file and
+    stay; the values become devices of this machine. Without `map_location`: `map_location="cpu"`, after a
+    review.
+    Safety: the same devices on CUDA. With `map_location="cpu"`, tensors that were saved from CUDA are on
+    the CPU after loading, also where there is CUDA; `load_state_dict` copies them to where the module is.
     """
 
     id = "PK310"
@@ -39,13 +40,18 @@ class MapLocationCuda(Rule):
                 "Tensors go back to the device that they were saved from",
                 support=Support.REVIEW,
                 remedy='Add map_location="cpu", and move what is used directly.',
-                note="Tensors that were saved from CUDA are on the CPU after loading, also where there is CUDA.",
+                note="Tensors that were saved from CUDA are on the CPU after loading, on CUDA too.",
                 edits=[SetArgument(ctx.span(node), "map_location", '"cpu"')],
                 qualified_name="torch.load",
             )
 
     def _given(self, value: ast.expr, is_load: bool, ctx: Context) -> Iterator[Finding]:
-        found = _devices.spelling(value, ctx) or _devices.choice(value, ctx) or _ordinal(value) or _moved(value, ctx)
+        found = (
+            _devices.spelling(value, ctx)
+            or _devices.choice(value, ctx)
+            or _ordinal(value)
+            or _moved(value, ctx)
+        )
         if found is None:
             if isinstance(value, ast.Lambda) and _calls_cuda(value.body):
                 yield self._finding(value, ctx, Support.MANUAL, "Use map_location=pk.device().", [])
@@ -55,7 +61,9 @@ class MapLocationCuda(Rule):
             value, ctx, Support.AUTO, f"Use {text}.", [Replace(ctx.span(value), text), *imports]
         )
 
-    def _finding(self, node: ast.expr, ctx: Context, support: Support, remedy: str, edits: list[Edit]) -> Finding:
+    def _finding(
+        self, node: ast.expr, ctx: Context, support: Support, remedy: str, edits: list[Edit]
+    ) -> Finding:
         return ctx.finding(
             self, node, "The checkpoint is loaded onto CUDA", support=support, remedy=remedy, edits=edits
         )
@@ -72,7 +80,12 @@ def _moved(node: ast.expr, ctx: Context) -> _devices.Spelling | None:
     if not isinstance(node, ast.Lambda) or not isinstance(node.body, ast.Call):
         return None
     body, names = node.body, [a.arg for a in node.args.args]
-    if not isinstance(body.func, ast.Attribute) or body.func.attr != "cuda" or body.keywords or len(body.args) > 1:
+    if (
+        not isinstance(body.func, ast.Attribute)
+        or body.func.attr != "cuda"
+        or body.keywords
+        or len(body.args) > 1
+    ):
         return None
     if not isinstance(body.func.value, ast.Name) or names[:1] != [body.func.value.id]:
         return None

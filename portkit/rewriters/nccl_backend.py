@@ -18,11 +18,11 @@ _NOTE = "Without CUDA the default back end is another one, and the test is then 
 class NcclBackend(_references.ReferenceRule):
     """The process group is bound to NCCL.
 
-    What: `init_process_group("nccl")`, `backend="nccl"`, variables, defaults and options that hold the back end,
-    `"nccl" if torch.cuda.is_available() else "gloo"`, comparisons, and `"cpu:gloo,cuda:nccl"`.
+    What: `init_process_group("nccl")`, `backend="nccl"`, variables, defaults and options that hold the
+    back end, `"nccl" if torch.cuda.is_available() else "gloo"`, comparisons, and `"cpu:gloo,cuda:nccl"`.
     Why: NCCL exists for NVIDIA GPUs only.
-    Instead: `pk.distributed_backend()`, which is "nccl" on CUDA, "gloo" on the CPU, and the vendor's elsewhere.
-    Comparisons need a review; composite strings and lists of choices are left to a person.
+    Instead: `pk.distributed_backend()`, which is "nccl" on CUDA, "gloo" on the CPU, and the vendor's
+    elsewhere. Comparisons need a review; composite strings and lists of choices are left to a person.
     Safety: the same on CUDA. Needs torch 2.6.
     """
 
@@ -42,7 +42,9 @@ class NcclBackend(_references.ReferenceRule):
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
         if isinstance(node.value, str) and _PAIRS.search(node.value):
-            yield self._manual(node, ctx, "Leave the back end out: torch then takes the default of each device type.")
+            yield self._manual(
+                node, ctx, "Leave the back end out: torch then takes the default of each device type."
+            )
         elif _is_nccl(node):
             yield from self._literal(node, ctx)
 
@@ -58,7 +60,9 @@ class NcclBackend(_references.ReferenceRule):
         if isinstance(parent, ast.Compare):
             yield from self._comparison(node, parent, ctx)
         elif isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
-            yield self._manual(node, ctx, "Add the other back ends; pk.distributed_backend() names the default.")
+            yield self._manual(
+                node, ctx, "Add the other back ends; pk.distributed_backend() names the default."
+            )
         elif _is_backend(child, parent, ctx):
             yield self._replaced(node, ctx)
         elif not isinstance(parent, (ast.Expr, ast.JoinedStr, ast.MatchValue, ast.Dict)):

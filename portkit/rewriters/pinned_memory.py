@@ -14,12 +14,12 @@ from portkit.rule import Context, Rule
 class PinnedMemory(Rule):
     """Memory is page-locked for copies to CUDA.
 
-    What: `pin_memory=True` for a data loader, also in a dictionary of its arguments; `pin_memory_device="cuda"`;
-    `tensor.pin_memory()`.
+    What: `pin_memory=True` for a data loader, also in a dictionary of its arguments;
+    `pin_memory_device="cuda"`; `tensor.pin_memory()`.
     Why: without an accelerator a data loader warns, and `tensor.pin_memory()` raises.
-    Instead: `pin_memory=torch.accelerator.is_available()`, without `pin_memory_device`, which is deprecated;
-    `x.pin_memory() if torch.accelerator.is_available() else x`. Under a test for the device, `x.pin_memory()`
-    is fine as it is.
+    Instead: `pin_memory=torch.accelerator.is_available()`, without `pin_memory_device`, which is
+    deprecated; `x.pin_memory() if torch.accelerator.is_available() else x`. Under a test for the device,
+    `x.pin_memory()` is fine as it is.
     Safety: the same on CUDA. Needs torch 2.6.
     """
 
@@ -47,7 +47,11 @@ class PinnedMemory(Rule):
         pin = _calls.argument(node, None, "pin_memory")
         place = _calls.argument(node, None, "pin_memory_device")
         dropped: list[Edit] = []
-        if place is not None and isinstance(place.node, ast.Constant) and str(place.node.value).startswith("cuda"):
+        if (
+            place is not None
+            and isinstance(place.node, ast.Constant)
+            and str(place.node.value).startswith("cuda")
+        ):
             dropped = [_calls.drop(ctx, node, place)]
         if pin is not None and _is_true(pin.node):
             yield self._switch(pin.node, ctx, dropped)

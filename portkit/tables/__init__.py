@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 RUNTIME = FOLDER.parent / "runtime"
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(name: str) -> dict[str, Any]:
     """The table `name`.toml of this folder."""
     return read(FOLDER / f"{name}.toml")
@@ -24,4 +24,5 @@ def load(name: str) -> dict[str, Any]:
 
 def read(path: Path) -> dict[str, Any]:
     """One TOML file as a dictionary."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return table

@@ -1,0 +1,83 @@
+"""CUDA code that is compiled at build or import time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from portkit.finding import Finding, Phase, Support
+from portkit.rewriters import _sites
+from portkit.rule import Context, Rule
+
+_EXTENSION = "torch.utils.cpp_extension."
+_LAZY = "Load it where it is needed, under a test for CUDA, with torch operators otherwise."
+_BUILDS = {
+    "CUDAExtension": "Build a CppExtension where there is no CUDA, or port the kernels with @portkit.jit.",
+    "load": _LAZY,
+    "load_inline": _LAZY,
+}
+_PLACES = frozenset({"CUDA_HOME", "ROCM_HOME", "_find_cuda_home", "CUDNN_HOME"})
+
+
+class CudaExtensionBuild(Rule):
+    """CUDA code is compiled when the package is built or imported.
+
+    What: `CUDAExtension` in setup.py; `torch.utils.cpp_extension.load` and `load_inline` of CUDA sources;
+    `CUDA_HOME`.
+    Why: the build, or even the import, fails where there is no nvcc.
+    Instead: port the kernels (`@portkit.jit`, or torch operators), and build or load the extension only where
+    there is CUDA.
+    Safety: nothing is rewritten.
+    """
+
+    id = "PK315"
+    name = "cuda_extension_build"
+    phase = Phase.FULL_MODEL
+    triggers = (b"cpp_extension", b"cudaextension", b"load_inline")
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        name = ctx.resolve(node.func) or ""
+        last = name.removeprefix(_EXTENSION)
+        if not name.startswith(_EXTENSION) or last not in _BUILDS or not _has_cuda(node, last, ctx):
+            return
+        early = last != "CUDAExtension" and _sites.at_import_time(node, ctx)
+        yield ctx.finding(
+            self,
+            node,
+            f"{name} compiles CUDA code" + (" when the module is imported" if early else ""),
+            support=Support.MANUAL,
+            remedy=_BUILDS[last],
+            qualified_name=name,
+        )
+
+    def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
+        yield from self._place(node, ctx)
+
+    def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
+        yield from self._place(node, ctx)
+
+    def _place(self, node: ast.expr, ctx: Context) -> Iterable[Finding]:
+        name = ctx.resolve(node) or ""
+        if name.startswith(_EXTENSION) and name.removeprefix(_EXTENSION) in _PLACES:
+            yield ctx.finding(
+                self,
+                node,
+                f"{name} asks where CUDA's compiler is",
+                support=Support.MANUAL,
+                remedy="It is None without CUDA: build without the CUDA sources then.",
+                qualified_name=name,
+            )
+
+
+def _has_cuda(node: ast.Call, last: str, ctx: Context) -> bool:
+    """Whether a build has CUDA sources, as far as can be seen."""
+    if last == "CUDAExtension":
+        return True
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    if given.keys() & {"cuda_sources", "extra_cuda_cflags", "with_cuda", None}:
+        return True
+    sources = given.get("sources") or (node.args[1] if len(node.args) > 1 else None)
+    if sources is None or last == "load_inline":
+        return last != "load_inline"
+    texts = [item.value for item in ast.walk(sources) if isinstance(item, ast.Constant)]
+    return not texts or any(str(text).endswith((".cu", ".cuh")) for text in texts)

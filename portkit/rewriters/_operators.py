@@ -1,0 +1,113 @@
+"""What portkit's operators and modules replace, read from the data beside them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from portkit import tables
+from portkit.finding import DropArgument, Edit, NameArgument, RenameKeyword, SetArgument
+from portkit.rewriters import _calls
+from portkit.rule import Context
+
+TIERS = ("cuda-bound", "compute", "all")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One callable of another library, and how its arguments become ours."""
+
+    name: str  # qualified name of the callable that is replaced
+    to: str  # ours, under pk.ops or pk.nn
+    tier: str
+    support: str
+    note: str
+    signature: tuple[_calls.Parameter, ...]
+    ours: tuple[str, ...] | None  # names of our parameters in order; None if the source is not readable
+    map: dict[str, str] = field(hash=False)
+    drop: dict[str, str] = field(hash=False)
+    refuse: dict[str, str] = field(hash=False)
+    require: dict[str, str] = field(hash=False)
+    add: dict[str, str] = field(hash=False)
+
+    def wanted(self, level: str) -> bool:
+        """Whether `--operators level` includes this replacement."""
+        return TIERS.index(self.tier) <= TIERS.index(level)
+
+
+@cache
+def replacements(folder: Path) -> dict[str, Replacement]:
+    """Every replacement that the TOML files of a folder describe, by the name that is replaced."""
+    found: dict[str, Replacement] = {}
+    for path in sorted(folder.glob("*.toml")):
+        data = tables.read(path)
+        for entry in data.get("replaces", ()):
+            to = entry.get("to", data["name"])
+            found[entry["name"]] = Replacement(
+                name=entry["name"],
+                to=to,
+                tier=entry["tier"],
+                support=entry.get("support", "auto"),
+                note=entry.get("note", ""),
+                signature=_calls.signature(entry["signature"]),
+                ours=_parameters(path.with_suffix(".py"), to),
+                map=entry.get("map", {}),
+                drop=entry.get("drop", {}),
+                refuse=entry.get("refuse", {}),
+                require=entry.get("require", {}),
+                add=entry.get("add", {}),
+            )
+    return found
+
+
+@cache
+def _parameters(path: Path, name: str) -> tuple[str, ...] | None:
+    """Names of the positional parameters of a function (or of a class's constructor) in a source file."""
+    if not path.exists():
+        return None
+    for item in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(item, ast.FunctionDef) and item.name == name:
+            return tuple(p.name for p in _calls.parameters(item.args) if p.positional)
+        if isinstance(item, ast.ClassDef) and item.name == name:
+            for method in item.body:
+                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                    return tuple(p.name for p in _calls.parameters(method.args) if p.positional)[1:]
+    return None
+
+
+def adapt(call: ast.Call, found: Replacement, ctx: Context) -> list[Edit] | str:
+    """Edits that turn the arguments of a call into ours, or the reason why that can't be done.
+
+    Positional arguments stay positional while both sides have the same order, and become keywords after that.
+    """
+    bound = _calls.bind(call, found.signature)
+    if isinstance(bound, str):
+        return bound
+    defaults = {p.name: p.default for p in found.signature}
+    for name, reason in found.require.items():
+        if name not in bound:
+            return reason
+    edits: list[Edit] = []
+    span = ctx.span(call)
+    in_place = True
+    position = 0
+    for name, given in bound.items():
+        if name in found.refuse and ast.unparse(given.node) != defaults.get(name):
+            return found.refuse[name]
+        if name in found.refuse or name in found.drop:
+            edits.append(DropArgument(span, index=given.index, keyword=given.keyword))
+            in_place = False
+            continue
+        ours = found.map.get(name, name)
+        if given.index is None:
+            if ours != given.keyword and given.keyword is not None:
+                edits.append(RenameKeyword(span, given.keyword, ours))
+            continue
+        in_place = in_place and found.ours is not None and found.ours[position : position + 1] == (ours,)
+        position += 1
+        if not in_place:
+            edits.append(NameArgument(span, given.index, ours))
+    edits.extend(SetArgument(span, keyword, text) for keyword, text in found.add.items())
+    return edits

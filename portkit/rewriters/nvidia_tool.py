@@ -1,0 +1,105 @@
+"""NVIDIA's tools: nvidia-smi, NVML, NVTX."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from portkit.finding import Finding, Phase, Support
+from portkit.rewriters import _sites
+from portkit.rewriters._references import ReferenceRule
+from portkit.rule import Context
+
+_MODULES = {
+    "pynvml": "Use pk.mem_get_info(), pk.device_count() and pk.device_name().",
+    "py3nvml": "Use pk.mem_get_info(), pk.device_count() and pk.device_name().",
+    "nvidia_smi": "Use pk.mem_get_info(), pk.device_count() and pk.device_name().",
+    "GPUtil": "Use pk.mem_get_info() and pk.device_count().",
+    "gpustat": "Use pk.mem_get_info() and pk.device_count().",
+    "nvtx": "Mark regions with torch.profiler.record_function.",
+}
+_ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
+
+
+class NvidiaTool(ReferenceRule):
+    """The program calls a tool of NVIDIA's.
+
+    What: `nvidia-smi` in commands, `pynvml`, `GPUtil`, `nvtx`, `torch.cuda.nvtx`, `torch.cuda.profiler`,
+    `ProfilerActivity.CUDA`, tables of the profiler sorted by `cuda_time_total`.
+    Why: they are missing elsewhere; a missing command raises FileNotFoundError.
+    Instead: `pk.mem_get_info()`, `pk.device_count()`, `pk.device_name()`;
+    `torch.profiler.record_function`; `torch.profiler.supported_activities()`.
+    Safety: `torch.cuda.nvtx.range` becomes `torch.profiler.record_function` after a review: the region
+    then shows in another tool. Imports whose failure is handled count as portable.
+    """
+
+    id = "PK314"
+    name = "nvidia_tool"
+    phase = Phase.FULL_MODEL
+    triggers = (
+        b"nvidia-smi",
+        b"nvml",
+        b"nvtx",
+        b"gputil",
+        b"gpustat",
+        b"nvidia_smi",
+        b"profile",
+        b"cudart",
+        b"cuda_time",
+    )
+    what = "{name} is a tool of NVIDIA's"
+
+    def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
+        for item in node.names:
+            yield from self._module(node, item.name, ctx)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
+        if not node.level and node.module:
+            yield from self._module(node, node.module, ctx)
+
+    def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
+        yield from super().visit_Attribute(node, ctx)
+        if node.attr == "CUDA" and ctx.resolve(node) == _ACTIVITY:
+            yield ctx.finding(
+                self,
+                node,
+                "The profiler is asked for CUDA's activities",
+                support=Support.MANUAL,
+                remedy="Pass activities=torch.profiler.supported_activities(), which fits the machine.",
+                qualified_name=_ACTIVITY,
+            )
+
+    def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
+        if not isinstance(node.value, str) or isinstance(ctx.parent(node), ast.Expr):
+            return
+        text = node.value.strip()
+        if text.startswith("nvidia-smi") or text.endswith("/nvidia-smi"):
+            yield ctx.finding(
+                self,
+                node,
+                "nvidia-smi is a tool of NVIDIA's",
+                support=Support.MANUAL,
+                remedy="Use pk.mem_get_info(), pk.device_count(), pk.device_name(), or catch the error.",
+            )
+        elif text in ("cuda_time_total", "self_cuda_time_total", "cuda_time"):
+            yield ctx.finding(
+                self,
+                node,
+                f"The profiler's column {text} exists on CUDA only",
+                support=Support.MANUAL,
+                remedy=f"Use {text.replace('cuda', 'device')!r}.",
+            )
+
+    def _module(self, node: ast.stmt, name: str, ctx: Context) -> Iterable[Finding]:
+        remedy = _MODULES.get(name.partition(".")[0])
+        if remedy is None:
+            return
+        guarded = _sites.in_import_guard(node, ctx)
+        yield ctx.finding(
+            self,
+            node,
+            f"{name} is a tool of NVIDIA's",
+            support=Support.PORTABLE if guarded else Support.MANUAL,
+            remedy="The program goes on without it." if guarded else remedy,
+            qualified_name=name,
+        )
