@@ -4,12 +4,38 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import textwrap
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, overload
 
-from portkit.errors import KernelError
-from portkit.runtime.tile.signature import MISSING, Param
+import numpy as np
+
+from portkit.errors import KernelError, UsageError
+from portkit.runtime.tile import ir
+from portkit.runtime.tile.describe import describe
+from portkit.runtime.tile.signature import (
+    MISSING,
+    ArgSpec,
+    Param,
+    Runtime,
+    bind,
+    dtype_of,
+    signature_key,
+    spec_of,
+)
+
+# Launch options of Triton and its backends; a CPU has no warps, so they change nothing.
+OPTIONS = frozenset(
+    (
+        *("num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "debug", "sanitize_overflow"),
+        *("enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "ir_override"),
+        *("waves_per_eu", "matrix_instr_nonkdim", "kpack"),
+    )
+)
+MAX_GRID = 2**31 - 1
+
+Grid = Any  # an int, up to three ints, or a function of the arguments by name that gives those
 
 
 def cdiv(x: int, y: int) -> int:
@@ -22,11 +48,39 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-class JitFunction:
+class Kernel:
+    """What can be launched: `kernel[grid](*args, **kwargs)`."""
+
+    def launch(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run over a grid."""
+        raise NotImplementedError
+
+    def __getitem__(self, grid: Grid) -> Callable[..., Any]:
+        """A function that launches the kernel over `grid`: up to three ints, or a function giving them."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self.launch(grid, args, kwargs)
+
+        return run
+
+    def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
+        """`kernel[grid](*args, **kwargs)`, as Triton also spells it."""
+        return self.warmup(*args, grid=grid, **kwargs) if warmup else self.launch(grid, args, kwargs)
+
+    def warmup(self, *args: Any, grid: Grid = (1,), **kwargs: Any) -> Any:
+        """Compile for these arguments and run nothing."""
+        raise NotImplementedError
+
+
+class JitFunction(Kernel):
     """A kernel, or a function that kernels call.
 
     `fn` is the Python function, `source` its source text without indentation, `params` its parameters.
+    Code is made once for each combination of dtypes, constants and facts (alignment, divisibility by 16,
+    being 1), never for sizes.  `PORTKIT_INTERPRET=1` runs the NumPy interpreter instead.
     """
+
+    __name__: str
 
     def __init__(
         self,
@@ -39,10 +93,14 @@ class JitFunction:
         self.fn = fn
         self.noinline = noinline
         self.params = _params(fn, do_not_specialize)
+        self.names = tuple(p.name for p in self.params)
+        self._fixed = tuple(p.is_constexpr for p in self.params)
+        self._quick: dict[Any, Any] = {}  # by `describe`'s key
+        self._launchers: dict[Any, Any] = {}  # by signature
 
     @functools.cached_property
     def source(self) -> str:
-        """The source text of the function, from its `def` line or first decorator on, without indentation.
+        """The source text of the function, from its first decorator on, without indentation.
 
         Raises KernelError when Python can't find it (a function made in an interactive session or by `exec`).
         """
@@ -54,9 +112,74 @@ class JitFunction:
                 remedy="Define the kernel in a file: the compiler reads its source text.",
             ) from None
 
-    @property
-    def __name__(self) -> str:
-        return str(self.fn.__name__)
+    def launch(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Run every block program of the grid; returns when all have run.
+
+        Raises UsageError for missing, unknown or surplus arguments and for a grid that is none, KernelError
+        for arguments that the kernel can't take and for what can't be compiled.
+        """
+        values = self.arguments(args, kwargs)
+        key, numbers = describe(self.params, self._fixed, values, self.__name__)
+        key.append(interpreting())
+        try:
+            launcher = self._quick.get(tuple(key))
+        except TypeError:
+            launcher = None  # a constant that can't be hashed: found by its signature
+        if launcher is None:
+            launcher = self._prepare(key, values)
+        if type(grid) is not tuple or len(grid) != 3:
+            grid = self._grid(grid, values)
+        launcher(grid, numbers, values)
+
+    def warmup(self, *args: Any, grid: Grid = (1,), **kwargs: Any) -> Any:
+        """Compile for these arguments and run nothing; a dtype stands for an aligned array of it.
+
+        Gives the launcher, whose `compiled` has the object code.
+        """
+        values = self.arguments(args, kwargs)
+        specs = [
+            _placeholder(v) or spec_of(p, v, self.__name__) for p, v in zip(self.params, values, strict=True)
+        ]
+        return self._launcher(specs)
+
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """One value for each parameter, in order; launch options of Triton are left out."""
+        if len(args) == len(self.params) and not kwargs:
+            return args
+        names = self.names
+        if len(args) + len(kwargs) == len(names) and all(map(kwargs.__contains__, names[len(args) :])):
+            return [*args, *map(kwargs.__getitem__, names[len(args) :])]
+        given = {k: v for k, v in kwargs.items() if k not in OPTIONS or k in names}
+        return bind(self.params, args, given, self.__name__)
+
+    def _prepare(self, key: Sequence[Any], values: Sequence[Any]) -> Any:
+        specs = [spec_of(p, v, self.__name__) for p, v in zip(self.params, values, strict=True)]
+        launcher = self._launcher(specs)
+        try:
+            self._quick[tuple(key)] = launcher
+        except TypeError:
+            return launcher
+        return launcher
+
+    def _launcher(self, specs: Sequence[ArgSpec]) -> Any:
+        from portkit.runtime.targets import host
+        from portkit.runtime.tile.compile import compile_kernel
+        from portkit.runtime.tile.launch import Interpreter, Launcher
+
+        signature = (interpreting(), signature_key(specs))
+        if signature not in self._launchers:
+            where = [i for i, spec in enumerate(specs) if isinstance(spec, Runtime)]
+            if interpreting():
+                made: Any = Interpreter(self, specs, where)
+            else:
+                made = Launcher(compile_kernel(self, specs, host()), where, self.names)
+            self._launchers[signature] = made
+        return self._launchers[signature]
+
+    def _grid(self, grid: Grid, values: Sequence[Any]) -> tuple[int, int, int]:
+        if callable(grid):
+            grid = grid(dict(zip(self.names, values, strict=True)))
+        return checked_grid(grid, self.__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise KernelError(
@@ -66,6 +189,41 @@ class JitFunction:
 
     def __repr__(self) -> str:
         return f"<kernel {self.fn.__module__}.{self.fn.__qualname__}>"
+
+
+_environ = os.environ
+
+
+def interpreting() -> bool:
+    """Whether kernels run in the interpreter (`PORTKIT_INTERPRET=1`)."""
+    return "PORTKIT_INTERPRET" in _environ and _environ["PORTKIT_INTERPRET"] not in ("", "0")
+
+
+def checked_grid(grid: Any, kernel: str) -> tuple[int, int, int]:
+    """A grid as three ints; raises UsageError unless it is up to three ints from 0 to 2**31 - 1."""
+    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    good = 1 <= len(sizes) <= 3 and all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= MAX_GRID for n in sizes
+    )
+    if not good:
+        raise UsageError(
+            f"kernel `{kernel}` was launched over the grid {grid!r}",
+            remedy=f"A grid is one to three ints from 0 to {MAX_GRID}, or a function that gives them.",
+        )
+    x, y, z = (*(int(n) for n in sizes), 1, 1)[:3]
+    return x, y, z
+
+
+def _placeholder(value: Any) -> Runtime | None:
+    """The specification that a dtype stands for in `warmup`."""
+    kind = type(value)
+    if (kind.__module__, kind.__name__) == ("torch", "dtype"):
+        dtype = dtype_of(str(value))
+    elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        dtype = dtype_of(np.dtype(value).name)
+    else:
+        return None
+    return Runtime(ir.Type(ir.Pointer(dtype)), ir.ParamFacts(divisible_by_16=True)) if dtype else None
 
 
 def _params(fn: Callable[..., Any], do_not_specialize: Collection[int | str]) -> tuple[Param, ...]:

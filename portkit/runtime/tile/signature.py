@@ -225,11 +225,19 @@ def _key(spec: ArgSpec) -> object:
 
 
 def constant_key(value: object) -> object:
-    """A hashable stand-in for a constant: by type and value where it hashes, else by identity."""
+    """A hashable stand-in for a constant, by type and value.
+
+    Raises KernelError for one that can't be hashed: nothing would say when it has changed.
+    """
     if isinstance(value, (list, tuple)):
         return (type(value), tuple(constant_key(v) for v in value))
+    if isinstance(value, float):
+        return (type(value), repr(value))  # tells -0.0 from 0.0, and NaN equals itself
     try:
         hash(value)
     except TypeError:
-        return (type(value), id(value))
+        raise KernelError(
+            f"a {type(value).__name__} can't be a constant of a kernel",
+            remedy="Constants are numbers, strings, dtypes, functions, None and tuples of those.",
+        ) from None
     return (type(value), value)

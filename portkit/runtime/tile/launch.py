@@ -1,0 +1,131 @@
+"""From a compiled kernel to a running one: arguments packed into a job, the job run over threads."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import sys
+import threading
+from collections.abc import Sequence
+from time import perf_counter_ns as clock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portkit.errors import KernelError
+from portkit.runtime.tile import ir, load, team_ir, threads
+from portkit.runtime.tile.compile import Compiled
+from portkit.runtime.tile.signature import ArgSpec, is_torch_tensor
+
+if TYPE_CHECKING:
+    from portkit.runtime.tile.jit import JitFunction
+
+PARALLEL_NS = 20_000  # less work than this stays on the launching thread
+CHUNKS_PER_THREAD = 8
+ALIGNMENT = 64
+
+_SCALARS = {ir.I1: "?7x", ir.F16: "e6x", ir.F32: "f4x", ir.F64: "d"}
+
+
+def slot_format(kind: ir.Type) -> str:
+    """The `struct` code of an argument's 8-byte slot."""
+    if isinstance(kind.element, ir.Pointer):
+        return "Q"
+    return _SCALARS.get(kind.element) or ("q" if kind.element.is_signed else "Q")
+
+
+class _Arena(threading.local):
+    """Scratch memory of one launching thread for all threads of its jobs; grows on demand."""
+
+    size = 0
+    address = 0
+    memory: Any = None
+
+    def at_least(self, size: int) -> int:
+        """The 64-byte aligned address of at least `size` bytes."""
+        if size > self.size:
+            self.memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+            start = int(self.memory.ctypes.data)
+            self.address = (start + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+            self.size = size
+        return self.address
+
+
+_ARENA = _Arena()
+
+
+class Launcher:
+    """One specialisation of a kernel, loaded.
+
+    `where` holds the places of the run-time arguments among all arguments, `names` the names of all.
+    Remembers how long a block program took, so that short launches stay on one thread.
+    """
+
+    def __init__(self, compiled: Compiled, where: Sequence[int], names: Sequence[str]) -> None:
+        self.compiled = compiled
+        self.names = names
+        self.stored = tuple(where[i] for i in sorted(compiled.stored))
+        entry = compiled.entry
+        self.stride = -(-entry.scratch_bytes // ALIGNMENT) * ALIGNMENT
+        codes = "".join(slot_format(kind) for kind in compiled.params)
+        pack = struct.Struct(f"<{team_ir.HEADER_SLOTS + 3}q{codes}").pack
+        self.pack = functools.partial(pack, load.link(entry.code, [entry.symbol])[entry.symbol])
+        self.program_ns = float("inf")
+
+    def __call__(self, grid: tuple[int, int, int], numbers: Sequence[Any], values: Sequence[Any]) -> None:
+        """Run every block program of the grid.
+
+        `numbers` are the run-time arguments (addresses for arrays), `values` all arguments as given.
+        Raises KernelError when the kernel stores to an array that is read-only.
+        """
+        for index in self.stored:
+            value = values[index]
+            if type(value) is np.ndarray and not value.flags.writeable:
+                raise self._read_only(index)
+        x, y, z = grid
+        total = x * y * z
+        if total <= 0:
+            return
+        team = threads.current()
+        count = 1
+        if total > 1 and total * self.program_ns > PARALLEL_NS:
+            count = min(team.size(), total)
+        chunk = -(-total // (count * CHUNKS_PER_THREAD))
+        scratch = _ARENA.at_least(self.stride * count) if self.stride else 0
+        job = self.pack(total, chunk, count, scratch, self.stride, team.pool, 0, x, y, z, *numbers)
+        start = clock()
+        team.run(job)
+        self.program_ns = (clock() - start) * count / total
+
+    def _read_only(self, index: int) -> KernelError:
+        return KernelError(
+            f"argument `{self.names[index]}` of kernel `{self.compiled.name}` is a read-only array, "
+            "and the kernel stores to it",
+            remedy="Pass a copy: array.copy().",
+        )
+
+
+class Interpreter:
+    """One specialisation of a kernel for the NumPy interpreter; called like a `Launcher`."""
+
+    def __init__(self, kernel: JitFunction, specs: Sequence[ArgSpec], where: Sequence[int]) -> None:
+        from portkit.runtime.tile import frontend, verify
+
+        self.where = where
+        self.func = frontend.build(kernel, specs)
+        verify.verify(self.func)
+
+    def __call__(self, grid: tuple[int, int, int], numbers: Sequence[Any], values: Sequence[Any]) -> None:
+        """Run every block program of the grid, one after another."""
+        from portkit.runtime.tile import interpret
+
+        interpret.run(self.func, [as_array(values[index]) for index in self.where], grid)
+
+
+def as_array(value: Any) -> Any:
+    """A NumPy view of a torch tensor (bf16 as uint16); anything else as it is."""
+    if not is_torch_tensor(value):
+        return value
+    torch = sys.modules["torch"]
+    value = value.detach()
+    return (value.view(torch.uint16) if value.dtype is torch.bfloat16 else value).numpy()
