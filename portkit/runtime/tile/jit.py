@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -77,7 +78,8 @@ class JitFunction(Kernel):
 
     `fn` is the Python function, `source` its source text without indentation, `params` its parameters.
     Code is made once for each combination of dtypes, constants and facts (alignment, divisibility by 16,
-    being 1), never for sizes.  `PORTKIT_INTERPRET=1` runs the NumPy interpreter instead.
+    being 1), never for sizes.  With `PORTKIT_INTERPRET=1` when portkit starts, or inside `interpreted()`, the
+    NumPy interpreter runs it instead.
     """
 
     __name__: str
@@ -120,7 +122,7 @@ class JitFunction(Kernel):
         """
         values = self.arguments(args, kwargs)
         key, numbers = describe(self.params, self._fixed, values, self.__name__)
-        key.append(interpreting())
+        key.append(_MODE["interpret"])
         try:
             launcher = self._quick.get(tuple(key))
         except TypeError:
@@ -191,12 +193,25 @@ class JitFunction(Kernel):
         return f"<kernel {self.fn.__module__}.{self.fn.__qualname__}>"
 
 
-_environ = os.environ
+_MODE = {
+    "interpret": os.environ.get("PORTKIT_INTERPRET", "") not in ("", "0")
+}  # read once: launches are short
 
 
 def interpreting() -> bool:
-    """Whether kernels run in the interpreter (`PORTKIT_INTERPRET=1`)."""
-    return "PORTKIT_INTERPRET" in _environ and _environ["PORTKIT_INTERPRET"] not in ("", "0")
+    """Whether kernels run in the interpreter."""
+    return _MODE["interpret"]
+
+
+@contextlib.contextmanager
+def interpreted(on: bool = True) -> Iterator[None]:
+    """Within this context kernels run in the NumPy interpreter (or, with `on=False`, compiled)."""
+    before = _MODE["interpret"]
+    _MODE["interpret"] = on
+    try:
+        yield
+    finally:
+        _MODE["interpret"] = before
 
 
 def checked_grid(grid: Any, kernel: str) -> tuple[int, int, int]:
