@@ -220,8 +220,9 @@ class Names:
         if depth > _DEPTH:
             return None
         if isinstance(node, ast.Name):
-            values = [item.value for item in self.tree.bindings(node.id, node)]
-            return self.constant(values[0], depth + 1) if len(values) == 1 and values[0] else None
+            bindings = self.tree.bindings(node.id, node)
+            value = bindings[0].value if len(bindings) == 1 and bindings[0].how is Bound.VALUE else None
+            return self.constant(value, depth + 1) if value is not None else None
         if isinstance(node, ast.Attribute):
             value = self.member_value(node)
             return self.constant(value, depth + 1) if value is not None else None
@@ -229,8 +230,8 @@ class Names:
             items = [self.constant(item, depth + 1) for item in node.elts]
             return None if any(item is None for item in items) else tuple(items)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            value_ = self.constant(node.operand, depth + 1)
-            return -value_ if isinstance(value_, (int, float)) else None
+            number = self.constant(node.operand, depth + 1)
+            return -number if isinstance(number, (int, float)) else None
         if isinstance(node, ast.JoinedStr):
             return self._joined(node, depth)
         if isinstance(node, ast.BinOp):
