@@ -9,7 +9,9 @@ import warnings
 from dataclasses import dataclass
 
 _LINE_MAGIC = re.compile(r"^(\s*)([%!?].*|[\w.]+\?{1,2})\s*$")
-_INLINE_PYTHON = re.compile(r"^(\s*)(%{1,2}(?:time|timeit|prun|memit|mprun|lprun)(?:\s+-\S+)*\s+)(\S.*)$")
+_INLINE_PYTHON = re.compile(
+    r"^(\s*)(%{1,2}(?:time|timeit|prun|memit|mprun|lprun)(?:\s+-\S+(?:\s+\d+\b)?)*\s+)(\S.*)$"
+)
 _ASSIGNED = re.compile(r"^(\s*[\w, .\[\]'\"]+=\s*)([!%].*)$")
 _PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun", "memit", "python", "python3", "px"})
 

@@ -90,8 +90,8 @@ class Guards:
             if isinstance(item, ast.Attribute):
                 if item.attr in ("is_cuda", *_FLAGS[1:]) or self.names.resolve(item) in _TESTS:
                     return True
-                if item.attr == "cuda" and self.names.resolve(item) is None:
-                    return True  # args.cuda
+                if item.attr == "cuda" and self.names.resolve(item) is None and not self._is_called(item):
+                    return True  # args.cuda, not x.cuda()
             elif (isinstance(item, ast.Compare) and _mentions_cuda(item)) or (
                 isinstance(item, ast.Name) and self._is_flag(item, depth)
             ):
@@ -115,6 +115,10 @@ class Guards:
             if not flag and not isinstance(item.value, ast.Constant) and self.is_test(item.value, depth + 1):
                 return True
         return False
+
+    def _is_called(self, node: ast.AST) -> bool:
+        parent = self.tree.parents.get(node)
+        return isinstance(parent, ast.Call) and parent.func is node
 
     def _may_fail(self, node: ast.AST) -> bool:
         """Whether a statement stands in a `try` that an import may leave."""

@@ -57,7 +57,8 @@ def choose(
 ) -> tuple[type[Rule], ...]:
     """The rules whose id begins with one of `select` (all, if it is empty) and with none of `ignore`.
 
-    Where both match, the longer one decides, so `select = ["PK101"], ignore = ["PK1"]` keeps PK101.
+    Where both match, the longer one decides (`select = ["PK101"], ignore = ["PK1"]` keeps PK101); `ignore`
+    decides between equals.
     """
     return tuple(rule for rule in rules if wanted(rule.id, select, ignore))
 
@@ -65,8 +66,7 @@ def choose(
 def wanted(identity: str, select: Sequence[str], ignore: Sequence[str]) -> bool:
     """Whether `select` and `ignore` let a rule id through."""
     chosen = _longest(identity, select) if select else 0
-    refused = _longest(identity, ignore)
-    return chosen >= 0 and chosen >= refused + (0 if chosen > 0 else 1)
+    return chosen > _longest(identity, ignore)
 
 
 def _longest(identity: str, patterns: Sequence[str]) -> int:

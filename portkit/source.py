@@ -57,6 +57,7 @@ _NAMES = (
     (re.compile(r"(?:.*\.)?(?:Dockerfile|Containerfile)(?:[-_.].*)?", re.I), Kind.DOCKERFILE),
 )
 _SHEBANG = re.compile(rb"#!.*\b(python|bash|sh|zsh)[\d.]*\b")
+_COOKIE = re.compile(rb"(?:[^\r\n]*[\r\n]+)?[ \t\f]*#[^\r\n]*coding[:=]")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -126,7 +127,8 @@ def decode(data: bytes, kind: Kind) -> tuple[str, str, bytes]:
         try:
             encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         except SyntaxError as error:
-            raise Unreadable(f"its encoding is not known: {error.msg}", 1) from None
+            if _COOKIE.match(data) is not None:
+                raise Unreadable(f"its encoding is not known: {error.msg}", 1) from None
         encoding = "utf-8" if encoding == "utf-8-sig" else encoding
     try:
         return body.decode(encoding), encoding, bom

@@ -1,0 +1,131 @@
+"""Settings: where they come from, what they choose, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from portkit.config import Config, load, load_file, matches
+from portkit.errors import ConfigError, UsageError
+from portkit.ruleset import wanted
+
+
+def written(folder: Path, text: str, name: str = "pyproject.toml") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_defaults_without_a_file(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    assert load(tmp_path) == Config()
+
+
+def test_all_keys(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        [tool.portkit]
+        include = ["src"]
+        exclude = ["legacy"]
+        select = ["ALL"]
+        ignore = ["PK001"]
+        operators = "all"
+        [tool.portkit.per-path-ignores]
+        "tests/*" = ["PK0"]
+        [tool.portkit.gate]
+        coverage = { operator = 90 }
+        parity = true
+        """,
+    )
+    config = load(tmp_path)
+    assert (config.include, config.exclude, config.operators) == (("src",), ("legacy",), "all")
+    assert config.per_path_ignores == (("tests/*", ("PK0",)),)
+    assert config.gate == {"coverage": {"operator": 90}, "parity": True}
+    assert config.file == file
+    assert config.is_ignored("tests/a.py", "PK001")
+    assert not config.is_ignored("src/a.py", "PK001")
+
+
+def test_the_nearest_file_counts_and_portkit_toml_comes_first(tmp_path: Path) -> None:
+    written(tmp_path, '[tool.portkit]\noperators = "all"\n')
+    (tmp_path / "deep").mkdir()
+    assert load(tmp_path / "deep").operators == "all"
+    written(tmp_path, 'operators = "cuda-bound"\n', "portkit.toml")
+    assert load(tmp_path / "deep").operators == "cuda-bound"
+    written(tmp_path / "deep", "[project]\nname = 'x'\n")
+    assert load(tmp_path / "deep").operators == "cuda-bound", "a pyproject without our table is passed over"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.portkit]\nexlude = []", "Did you mean exclude?"),
+        ("[tool.portkit]\nzzz = 1", "Known keys"),
+        ("[tool.portkit]\nselect = 'PK101'", "must be a list"),
+        ("[tool.portkit]\nselect = ['PK00l']", "Did you mean PK001?"),
+        ("[tool.portkit]\nignore = ['']", "names no rule"),
+        ("[tool.portkit]\noperators = 'some'", "must be one of"),
+        ("[tool.portkit.gate]\ncoverag = 1", "Did you mean gate.coverage?"),
+        ("[tool.portkit.per-path-ignores]\na = 1", "must be a list"),
+        ("[tool.portkit.per-path-ignores]\na = ['PK9999']", "names no rule"),
+        ("[tool]\nportkit = 3", "must be a table"),
+        ("[tool.portkit\n", "not valid TOML"),
+    ],
+)
+def test_wrong_settings_name_the_file_and_the_key(tmp_path: Path, text: str, said: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path)
+    assert str(file) in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        load_file(tmp_path / "none.toml")
+
+
+def test_unknown_ids_on_the_command_line_are_refused() -> None:
+    with pytest.raises(UsageError, match="PK00X"):
+        Config().with_choice(["PK00X"], [])
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "chosen"),
+    [
+        ((), (), True),
+        (("PK1",), (), True),
+        (("PK2",), (), False),
+        ((), ("PK101",), False),
+        ((), ("PK1",), False),
+        (("PK101",), ("PK1",), True),
+        (("PK1",), ("PK101",), False),
+        (("PK1",), ("PK1",), False),
+        (("ALL",), (), True),
+        (("ALL",), ("PK1",), False),
+        (("PK1",), ("ALL",), True),
+    ],
+)
+def test_the_longer_pattern_decides(select: tuple[str, ...], ignore: tuple[str, ...], chosen: bool) -> None:
+    assert wanted("PK101", select, ignore) is chosen
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "fits"),
+    [
+        ("tests/a.py", "tests", True),
+        ("src/tests/a.py", "tests", True),
+        ("src/a.py", "*.py", True),
+        ("src/deep/a.py", "src/*", True),
+        ("src/deep/a.py", "src", True),
+        ("src/a.py", "src/", True),
+        ("src/a.py", "./src", True),
+        ("src/deep/a.py", "**/a.py", True),
+        ("a.py", "**/a.py", True),
+        ("src/a.py", "lib/*", False),
+        ("tests.py", "tests", False),
+    ],
+)
+def test_patterns(path: str, pattern: str, fits: bool) -> None:
+    assert matches(path, pattern) is fits
