@@ -53,6 +53,8 @@ def _reason(text: str, error: SyntaxError) -> str:
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     if _MERGE.search(text) is not None and any(_MERGE.match(item) for item in lines):
         return "holds merge conflict markers: settle the conflict first"
+    if "too many nested" in error.msg:
+        return "is nested too deeply to be parsed"
     if isinstance(error, TabError):
         return "mixes tabs and spaces in its indentation"
     near = "\n".join(lines[max(0, number - 2) : number + 1])

@@ -61,7 +61,7 @@ def _parts(result: ScanResult, verbose: bool) -> list[RenderableType]:
     if unused:
         parts.append(Text(f"{_count(unused, 'suppression comment')} without effect", style="yellow"))
     parts += _unparsed(result)
-    parts += [Text(""), _next(result, found, verbose)]
+    parts += [Text(""), _next(result, found)]
     return parts
 
 
@@ -154,15 +154,16 @@ def _unparsed(result: ScanResult) -> list[Text]:
     return lines
 
 
-def _next(result: ScanResult, found: Sequence[Finding], verbose: bool) -> Text:
+def _next(result: ScanResult, found: Sequence[Finding]) -> Text:
     paths = " ".join(shlex.quote(path) for path in result.paths)
     waiting = [item for item in found if item.support is not Support.PORTABLE]
     if not waiting:
         return Text("Next: nothing to migrate")
-    phase = next(phase for phase in Phase if any(item.phase is phase for item in waiting))
-    rewritable = any(item.support in (Support.AUTO, Support.REVIEW) for item in waiting)
-    command = f"portkit migrate {paths} --phase {phase.value}"
-    if not rewritable:
+    rewritable = [item.phase for item in waiting if item.support in (Support.AUTO, Support.REVIEW)]
+    if rewritable:
+        phase = min(rewritable, key=lambda item: item.rank)
+        command = f"portkit migrate {paths} --phase {phase.value}"
+    else:
         command = f"portkit scan {paths} --verbose"
     return Text.assemble("Next: ", (command, "bold"))
 
