@@ -186,6 +186,7 @@ def composite(
         return vendor(x, target, weight, ignore_index, reduction, label_smoothing)
     logits = x.to(torch.promote_types(x.dtype, torch.float32))
     rows = logits if x.ndim == 1 else logits.movedim(1, -1)
+    rows = rows - rows.detach().amax(-1, keepdim=True)  # huge logits lose all digits in the difference below
     kept = target != ignore_index
     index = torch.where(kept, target, 0)
     w = rows.new_ones(rows.shape[-1]) if weight is None else weight.to(rows.dtype)

@@ -1,0 +1,108 @@
+"""What `portkit parity` does: choose what to compare, compare it, report it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from portkit import config, engine
+from portkit.errors import CheckFailed, UsageError
+from portkit.files import write_atomically
+from portkit.parity import cases, document, operator, render
+from portkit.parity import training as runs
+from portkit.parity.training import Script
+
+FORMATS = ("terminal", "json")
+
+
+def say(line: str) -> None:
+    """One line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def operators(
+    path: Path, names: Sequence[str], dtypes: Sequence[str], implementations: Sequence[str]
+) -> dict[str, Any]:
+    """Compare the operators named, or else those that the repository at `path` uses.
+
+    Raises UsageError for an unknown operator, dtype or implementation.
+    """
+    _known("dtype", dtypes, cases.DTYPES)
+    _known("implementation", implementations, cases.IMPLEMENTATIONS)
+    wanted = cases.chosen(names or cases.used(engine.scan([path], config.load(path))))
+    if not wanted:
+        say(f"{path} uses no operator that portkit has; --operator NAME compares one anyway")
+    rows = operator.run(
+        wanted,
+        dtypes=dtypes or cases.DTYPES,
+        implementations=implementations or cases.OURS,
+        progress=say,
+    )
+    return document.build(rows, None)
+
+
+def _known(what: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise UsageError(f"There is no {what} {name}.", remedy=f"Use one of {', '.join(known)}.")
+
+
+def scripts(
+    script: str, original: str, migrated: str, arguments: Sequence[str], original_arguments: Sequence[str]
+) -> tuple[Script, Script]:
+    """The training script in both repositories.  Raises UsageError where the original is not given."""
+    if not original:
+        raise UsageError(
+            "The original repository is not given.",
+            remedy="Say --original DIR; `git worktree add DIR COMMIT` makes one from before the migration.",
+        )
+    common = tuple(arguments)
+    return (
+        Script(Path(original), script, (*common, *original_arguments), label="original"),
+        Script(Path(migrated), script, common, label="migrated"),
+    )
+
+
+def training(
+    pair: tuple[Script, Script], *, seed: int, steps: int, tolerance: float, timeout: float
+) -> dict[str, Any]:
+    """Run and compare the training script in both repositories."""
+    require_torch()
+    report = runs.compare(*pair, seed=seed, steps=steps, tolerance=tolerance, timeout=timeout, progress=say)
+    if report.status.value == "skipped":
+        say(
+            "The original needs arguments with which it runs on a CPU; "
+            'give them with --original-args "--device=cpu".'
+        )
+    return document.build((), report)
+
+
+def require_torch() -> None:
+    """Raises UsageError if torch is not installed."""
+    if not cases.torch_installed():
+        raise UsageError("Training needs torch.", remedy="pip install 'portkit[torch]'")
+
+
+def report(found: Mapping[str, Any], form: str, output: str) -> None:
+    """Write a document to a file or to stdout.  Raises CheckFailed if a comparison failed or is blind."""
+    _known("format", [form], FORMATS)
+    tty = sys.stdout.isatty() and not output
+    if form == "json":
+        text = json.dumps(found, indent=2, allow_nan=False)
+    else:
+        width = shutil.get_terminal_size((100, 24)).columns if tty else 140
+        text = render.terminal(found, colour=tty, width=width)
+    if output:
+        write_atomically(Path(output), (text + "\n").encode())
+    else:
+        print(text, flush=True)
+    bad = document.failures(found)
+    if bad:
+        raise CheckFailed(
+            f"{len(bad)} of {len(list(document.verdicts(found)))} comparisons did not pass.",
+            remedy="The table says which, and where they differ first.",
+        )

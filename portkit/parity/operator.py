@@ -1,0 +1,244 @@
+"""Each operator, implementation and dtype against the float64 oracle, forward and every gradient."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from portkit.parity import cases
+from portkit.parity.cases import Call, Outcome
+from portkit.parity.compare import Limits, Metrics, Status, Verdict, judge, plain
+
+if TYPE_CHECKING:
+    from portkit.runtime.ops._operator import Operator, Sample
+
+# torch's own kernels sum some gradients in 16 bits; they are what we replace, not what we answer for.
+VENDOR_SLACK = 4.0
+_ORDER = (Status.FAIL, Status.BLIND, Status.PASS, Status.SKIPPED)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One output (the result, or one gradient) of one sample."""
+
+    sample: str
+    output: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator, implementation and dtype over all samples; metrics are the worst of them."""
+
+    operator: str
+    implementation: str
+    dtype: str
+    status: Status
+    reason: str
+    cases: int
+    metrics: Metrics | None
+    original: Metrics | None
+    compared: tuple[Compared, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "operator": self.operator,
+            "implementation": self.implementation,
+            "dtype": self.dtype,
+            "status": self.status.value,
+            "reason": self.reason,
+            "cases": self.cases,
+            "metrics": self.metrics.to_dict() if self.metrics else None,
+            "original": self.original.to_dict() if self.original else None,
+            "compared": [_compared_data(one) for one in self.compared if one.verdict.metrics],
+        }
+
+
+def _compared_data(one: Compared) -> dict[str, Any]:
+    metrics = one.verdict.metrics
+    return {
+        "sample": one.sample,
+        "output": one.output,
+        "status": one.verdict.status.value,
+        "reason": one.verdict.reason,
+        "max_abs": plain(metrics.max_abs) if metrics else None,
+        "ulp_max": plain(metrics.ulp_max) if metrics else None,
+        "excess": plain(metrics.excess) if metrics else None,
+        "controls": len(one.verdict.controls),
+    }
+
+
+def run(
+    names: Sequence[str],
+    *,
+    dtypes: Sequence[str] = cases.DTYPES,
+    implementations: Sequence[str] = cases.OURS,
+    progress: Callable[[str], None] = lambda line: None,
+) -> list[Row]:
+    """Rows for every operator named, in order: operator, dtype, implementation.
+
+    With torch installed, forward and gradients on tensors; without it, tile kernels forward on NumPy arrays.
+    """
+    from portkit.runtime.ops import operators
+
+    known = operators()
+    rows: list[Row] = []
+    for name in names:
+        progress(f"parity of {name}")
+        for dtype in dtypes:
+            if cases.torch_installed():
+                rows += _torch_rows(known[name], dtype, implementations)
+            else:
+                rows += _numpy_rows(known[name], dtype, implementations)
+    return rows
+
+
+@contextmanager
+def forced(implementation: str) -> Iterator[None]:
+    """PORTKIT_FORCE set to an implementation while the block runs."""
+    before = os.environ.get("PORTKIT_FORCE")
+    os.environ["PORTKIT_FORCE"] = implementation
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PORTKIT_FORCE"]
+        else:
+            os.environ["PORTKIT_FORCE"] = before
+
+
+def _torch_rows(operator: Operator, dtype: str, implementations: Sequence[str]) -> Iterator[Row]:
+    if dtype not in operator.tolerance:
+        yield from (_skipped(operator, name, dtype, f"has no bound for {dtype}") for name in implementations)
+        return
+    found: dict[str, list[Compared]] = {name: [] for name in implementations}
+    for sample in operator.samples():
+        for name, compared in _torch_sample(operator, sample, dtype, implementations):
+            found[name].append(compared)
+    yield from (_row(operator, name, dtype, found[name]) for name in implementations)
+
+
+def _torch_sample(
+    operator: Operator, sample: Sample, dtype: str, implementations: Sequence[str]
+) -> Iterator[tuple[str, Compared]]:
+    call = cases.torch_call(sample, dtype)
+    truth = cases.oracle(operator, call, dtype)
+    with forced("vendor"):
+        original = cases.run_torch(operator, call, dtype)
+    for name in implementations:
+        if name == "vendor":
+            verdicts = _judge(operator, dtype, original, truth, original, VENDOR_SLACK)
+        elif reason := _not_run(operator, name, call):
+            yield name, Compared(sample.id, "result", Verdict(Status.SKIPPED, reason))
+            continue
+        else:
+            with forced(name):
+                ours = cases.run_torch(operator, call, dtype)
+            verdicts = _judge(operator, dtype, ours, truth, original, 1.0)
+        yield from ((name, Compared(sample.id, output, verdict)) for output, verdict in verdicts)
+
+
+def _judge(
+    operator: Operator, dtype: str, ours: Outcome, truth: Outcome, original: Outcome | None, slack: float
+) -> Iterator[tuple[str, Verdict]]:
+    bound = operator.tolerance[dtype]
+    limits = Limits(bound.atol * slack, bound.rtol * slack)
+    results = (ours.result, *ours.gradients)
+    truths = (truth.result, *truth.gradients)
+    others = (original.result, *original.gradients) if original else (None,) * len(truths)
+    for index, (a, b, c) in enumerate(zip(results, truths, others, strict=True)):
+        yield f"gradient {index - 1}" if index else "result", judge(a, b, dtype, limits, c)
+
+
+def _not_run(operator: Operator, implementation: str, call: Call) -> str:
+    """Why an implementation would not be what runs this call; empty if it would."""
+    from portkit.runtime.ops import _dispatch
+
+    with forced(implementation):
+        if _dispatch.chosen(operator, call.args, call.kwargs) == implementation:
+            return ""
+    return "there is no tile kernel for it" if operator.core is None else "no tile kernel takes this call"
+
+
+def _numpy_rows(operator: Operator, dtype: str, implementations: Sequence[str]) -> Iterator[Row]:
+    for name in implementations:
+        if name != "tile":
+            yield _skipped(operator, name, dtype, "needs torch")
+        elif dtype == "bfloat16" or dtype not in operator.tolerance:
+            yield _skipped(operator, name, dtype, f"NumPy has no {dtype}")
+        else:
+            yield _row(operator, name, dtype, list(_numpy_samples(operator, dtype)))
+
+
+def _numpy_samples(operator: Operator, dtype: str) -> Iterator[Compared]:
+    for sample in operator.samples():
+        call = cases.numpy_call(sample, dtype)
+        if reason := _not_run(operator, "tile", call):
+            yield Compared(sample.id, "result", Verdict(Status.SKIPPED, reason))
+            continue
+        with forced("tile"):
+            result = operator.function(*call.args, **call.kwargs)
+        truth = cases.oracle(operator, call, dtype)
+        for output, verdict in _judge(operator, dtype, Outcome(result, ()), truth, None, 1.0):
+            yield Compared(sample.id, output, verdict)
+
+
+def _skipped(operator: Operator, implementation: str, dtype: str, reason: str) -> Row:
+    return Row(operator.name, implementation, dtype, Status.SKIPPED, reason, 0, None, None, ())
+
+
+def _row(operator: Operator, implementation: str, dtype: str, compared: Sequence[Compared]) -> Row:
+    """All comparisons of one implementation and dtype in one row."""
+    statuses = {one.verdict.status for one in compared}
+    status = next((s for s in _ORDER if s in statuses), Status.SKIPPED)
+    done = [one for one in compared if one.verdict.metrics is not None]
+    return Row(
+        operator=operator.name,
+        implementation=implementation,
+        dtype=dtype,
+        status=status,
+        reason=_reason(status, compared),
+        cases=len(done),
+        metrics=_worst([one.verdict.metrics for one in done]),
+        original=_worst([one.verdict.original for one in done]),
+        compared=tuple(compared),
+    )
+
+
+def _reason(status: Status, compared: Sequence[Compared]) -> str:
+    left_out = [one for one in compared if one.verdict.status is Status.SKIPPED]
+    if status is Status.SKIPPED:
+        return left_out[0].verdict.reason if left_out else "no samples"
+    if status is Status.PASS:
+        return f"{len(left_out)} samples left out: {left_out[0].verdict.reason}" if left_out else ""
+    at_fault = [one for one in compared if one.verdict.status is status]
+    first = at_fault[0]
+    more = f" (and {len(at_fault) - 1} more)" if len(at_fault) > 1 else ""
+    return f"sample {first.sample}, {first.output}: {first.verdict.reason}{more}"
+
+
+def _worst(found: Sequence[Metrics | None]) -> Metrics | None:
+    """The worst of each metric."""
+    metrics = [one for one in found if one is not None]
+    if not metrics:
+        return None
+    worst = metrics[0]
+    for one in metrics[1:]:
+        pairs = {f.name: (getattr(worst, f.name), getattr(one, f.name)) for f in fields(Metrics)}
+        over = {key: max(value, one.over[key]) for key, value in worst.over.items()}
+        changed = {
+            name: max(pair) for name, pair in pairs.items() if name not in ("over", "cosine", "elements")
+        }
+        worst = replace(
+            worst, **changed, over=over, cosine=min(pairs["cosine"]), elements=sum(pairs["elements"])
+        )
+    return worst
+
+
+def summary(rows: Sequence[Row]) -> dict[str, int]:
+    """How many rows came to each status."""
+    return {status.value: sum(row.status is status for row in rows) for status in Status}
