@@ -20,6 +20,12 @@ def is_tensor(x: object) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def is_compiling() -> bool:
+    """Whether torch.compile is tracing, so that values are not known."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
 def is_foreign(x: object) -> bool:
     """Whether `x` is a torch tensor that only torch knows: integers, complex, 8-bit, sparse or nested."""
     if not is_tensor(x):
@@ -32,6 +38,12 @@ def is_foreign(x: object) -> bool:
 def dtype_name(x: Array) -> str:
     """The name of the dtype, the same for both libraries: "float32", "bool", "int64"."""
     return str(x.dtype).removeprefix("torch.")
+
+
+def dtype_text(dtype: Any) -> str:
+    """The name of a dtype itself: torch's, NumPy's or a string."""
+    text = str(dtype).removeprefix("torch.")
+    return text if text in FLOATS else str(np.dtype(dtype))
 
 
 def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:

@@ -29,9 +29,10 @@ def call(operator: Operator, /, *args: Any, **kwargs: Any) -> Array:
         return operator.vendor(*args, **kwargs)
     if choice == "composite":
         return operator.composite(*args, **kwargs)
+    from portkit.runtime import torch_bridge
+
     assert operator.tile is not None
-    assert operator.core is not None
-    return operator.tile(functools.partial(_run_core, operator.core), *args, **kwargs)
+    return operator.tile(torch_bridge.core(operator), *args, **kwargs)
 
 
 def chosen(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -105,9 +106,9 @@ def result_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return args[0].dtype if kwargs.get("dtype") is None else np.dtype(kwargs["dtype"])
 
 
-def _run_core(core: Core, *tensors: Any, **attrs: Any) -> tuple[Array, ...]:
+def _run_core(core: Core, *tensors: Any, **attrs: Any) -> Array:
     if not core.strided:
         tensors = tuple(x if x is None else contiguous(x) for x in tensors)
     outputs = core.allocate(*tensors, **attrs)
     core.forward(outputs, *tensors, **attrs)
-    return outputs
+    return outputs[0]

@@ -7,9 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import FLOATS, dtype_name, require, require_float, shape_text
+from portkit.runtime.ops._arrays import (
+    FLOATS,
+    autocasts,
+    cast,
+    dtype_name,
+    empty,
+    is_compiling,
+    move_axis,
+    require,
+    require_float,
+    shape_text,
+)
 from portkit.runtime.ops._dispatch import call
-from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._operator import Array, Core, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._rows import block_for, rows_of
+from portkit.runtime.tile import language as tl
+from portkit.runtime.tile.jit import jit
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -150,6 +164,152 @@ def samples() -> Iterator[Sample]:
     yield Sample("masked", (masked, np.zeros(6, np.int64)))
 
 
+# --- tile kernels ----------------------------------------------------------------------------------
+
+
+@jit
+def forward_kernel(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    top_ptr,
+    log_sum_ptr,
+    n,
+    ignore_index,
+    smoothing,
+    SMOOTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One row: the maximum and the sum of exponentials in one pass, rescaled as the maximum grows."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * n
+    top = -3.4e38
+    total = 0.0
+    logits = 0.0
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + columns, mask=columns < n, other=-float("inf")).to(tl.float32)
+        higher = tl.maximum(top, tl.max(x, 0))
+        total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
+        top = higher
+        if SMOOTH:
+            logits += tl.sum(tl.where(columns < n, x, 0.0), 0)
+    log_sum = tl.log(total)
+    target = tl.load(target_ptr + row)
+    chosen = tl.load(x_ptr + target, mask=(target >= 0) & (target < n), other=0.0).to(tl.float32)
+    loss = log_sum + (top - chosen)
+    if SMOOTH:
+        loss = (1.0 - smoothing) * loss + smoothing * (log_sum + (top - logits / n))
+    tl.store(loss_ptr + row, tl.where(target == ignore_index, 0.0, loss))
+    tl.store(top_ptr + row, top)
+    tl.store(log_sum_ptr + row, log_sum)
+
+
+@jit
+def backward_kernel(
+    grad_ptr,
+    x_ptr,
+    target_ptr,
+    top_ptr,
+    log_sum_ptr,
+    dx_ptr,
+    n,
+    ignore_index,
+    smoothing,
+    BLOCK: tl.constexpr,
+):
+    """One row: g * (softmax(x) - smoothing / n - (1 - smoothing) * [column = target])."""
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_ptr + row)
+    top = tl.load(top_ptr + row)
+    log_sum = tl.load(log_sum_ptr + row)
+    kept = target != ignore_index
+    g = tl.where(kept, tl.load(grad_ptr + row).to(tl.float32), 0.0)
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * n + columns, mask=columns < n, other=-float("inf")).to(tl.float32)
+        p = tl.exp((x - top) - log_sum) - smoothing / n
+        p = p - tl.where(columns == target, 1.0 - smoothing, 0.0)
+        tl.store(dx_ptr + row * n + columns, tl.where(kept, g * p, 0.0), mask=columns < n)
+
+
+def allocate(x: Array, target: Array, *, ignore_index: int, smoothing: float) -> tuple[Array, ...]:
+    """Loss, maximum and logarithm of the sum of exp(x - maximum) of each row, float32."""
+    loss, top, log_sum = (empty(x, target.shape, "float32") for _ in range(3))
+    return loss, top, log_sum
+
+
+def forward(
+    outputs: tuple[Array, ...], x: Array, target: Array, *, ignore_index: int, smoothing: float
+) -> None:
+    """The loss of each row of (..., C) logits."""
+    rows, n = rows_of(x)
+    options = {"SMOOTH": smoothing > 0.0, "BLOCK": block_for(n)}
+    forward_kernel[(rows,)](x, target, *outputs, n, ignore_index, smoothing, **options)
+
+
+def backward(
+    grads: tuple[Array, ...],
+    grad: Array,
+    x: Array,
+    target: Array,
+    top: Array,
+    log_sum: Array,
+    *,
+    ignore_index: int,
+    smoothing: float,
+) -> None:
+    """The gradient of the logits."""
+    rows, n = rows_of(x)
+    arrays = (grad, x, target, top, log_sum, grads[0])
+    backward_kernel[(rows,)](*arrays, n, ignore_index, smoothing, BLOCK=block_for(n))
+
+
+def tile(
+    core: Any,
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Array:
+    """The kernels over rows, then the reduction."""
+    logits = x if x.ndim == 1 else move_axis(x, 1, -1)
+    _check_range(target, logits.shape[-1], ignore_index)
+    target = target.astype(np.int64) if isinstance(target, np.ndarray) else target
+    loss = core(logits, target, ignore_index=ignore_index, smoothing=float(label_smoothing))
+    if reduction != "none":
+        loss = loss.sum()
+    if reduction == "mean":
+        with np.errstate(invalid="ignore"):
+            loss = loss / (target != ignore_index).sum()
+    return cast(np.asarray(loss) if isinstance(x, np.ndarray) else loss, loss_dtype(x))
+
+
+def loss_dtype(x: Array) -> str:
+    """float32 under autocast, as torch's own; else the dtype of the logits."""
+    return "float32" if autocasts(x) else dtype_name(x)
+
+
+def _check_range(target: Array, classes: int, ignore_index: int) -> None:
+    """Raise UsageError for a target that is no class (unless compiling, when values are not known)."""
+    if is_compiling():
+        return
+    wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
+    expected = f"in [0, {classes}) or ignore_index"
+    require(not bool(wrong.any()), "cross_entropy", "target", expected, "out of range")
+
+
+def takes(x: Array, target: Array, weight: Array | None = None, *rest: Any) -> bool:
+    """Class indices, without weights."""
+    whole = isinstance(target, np.ndarray) or dtype_name(target) == "int64"
+    return weight is None and whole
+
+
+# --- implementations for torch ---------------------------------------------------------------------
+
+
 def vendor(
     x: Array,
     target: Array,
@@ -215,5 +375,8 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
+    core=Core(allocate, forward, backward, ("loss", "top", "log_sum"), {"x": "x"}),
+    tile=tile,
+    takes=takes,
     autocast="float32",
 )

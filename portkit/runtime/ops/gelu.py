@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import require, require_float
+from portkit.runtime.ops._arrays import empty, require, require_float
 from portkit.runtime.ops._dispatch import call
-from portkit.runtime.ops._operator import HALF, Array, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._operator import HALF, Array, Core, Operator, Reference, Sample, Tolerance
+from portkit.runtime.tile import language as tl
+from portkit.runtime.tile.jit import cdiv, jit
 
 SCALE = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
+BLOCK = 4096  # elements of one program
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:
@@ -63,6 +66,61 @@ def samples() -> Iterator[Sample]:
         yield Sample(f"{form}-one", (np.array([0.5], np.float32), form))
 
 
+# --- tile kernels ----------------------------------------------------------------------------------
+
+
+@jit
+def forward_kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
+    """x * Phi(x), where (1 + tanh z) / 2 is sigmoid(2 z)."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    if TANH:
+        y = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+    else:
+        y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    tl.store(y_ptr + at, y, mask=at < n)
+
+
+@jit
+def backward_kernel(grad_ptr, x_ptr, dx_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
+    """g * (Phi(x) + x phi(x)), or with s = sigmoid(2 z): g * (s + 2 x s (1 - s) z')."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    g = tl.load(grad_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    if TANH:
+        s = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+        slope = s + x * s * (1.0 - s) * 1.5957691216057308 * (1.0 + 0.134145 * x * x)
+    else:
+        density = tl.exp(-0.5 * x * x) * 0.3989422804014327
+        slope = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * density
+    tl.store(dx_ptr + at, g * slope, mask=at < n)
+
+
+def allocate(x: Array, *, tanh: bool) -> tuple[Array, ...]:
+    """y, like x."""
+    return (empty(x, x.shape),)
+
+
+def forward(outputs: tuple[Array, ...], x: Array, *, tanh: bool) -> None:
+    """Every element."""
+    n = math.prod(x.shape)
+    forward_kernel[(cdiv(n, BLOCK),)](x, outputs[0], n, TANH=tanh, BLOCK=BLOCK)
+
+
+def backward(grads: tuple[Array, ...], grad: Array, x: Array, *, tanh: bool) -> None:
+    """Its gradient."""
+    n = math.prod(x.shape)
+    backward_kernel[(cdiv(n, BLOCK),)](grad, x, grads[0], n, TANH=tanh, BLOCK=BLOCK)
+
+
+def tile(core: Any, x: Array, approximate: str = "none") -> Array:
+    """The kernels."""
+    return core(x, tanh=approximate == "tanh")
+
+
+# --- implementations for torch ---------------------------------------------------------------------
+
+
 def vendor(x: Array, approximate: str = "none") -> Array:
     """torch's own kernel."""
     import torch
@@ -89,4 +147,6 @@ OPERATOR = Operator(
     tolerance={**HALF, "float32": Tolerance(2e-6, 4e-6), "float64": Tolerance(1e-12, 1e-12)},
     vendor=vendor,
     composite=composite,
+    core=Core(allocate, forward, backward, ("y",), {"x": "x"}),
+    tile=tile,
 )

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import dtype_name, require, require_float
+from portkit.runtime.ops._arrays import dtype_name, empty, require, require_float
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._norm import affine_sum, normalized_axes, require_norm
-from portkit.runtime.ops._operator import HALF, Array, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._operator import HALF, Array, Core, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._rows import GROUP, partial_sums, rows_of, sum_into
+from portkit.runtime.tile import language as tl
+from portkit.runtime.tile.jit import cdiv, jit, next_power_of_2
 
 
 def rms_norm(
@@ -98,6 +101,98 @@ def samples() -> Iterator[Sample]:
     yield Sample("zeros", (np.zeros((3, 16), np.float32), (16,), weight(16), 1e-5), differentiable=both)
 
 
+# --- tile kernels ----------------------------------------------------------------------------------
+
+
+@jit
+def forward_kernel(x_ptr, weight_ptr, y_ptr, rstd_ptr, n, eps, BLOCK: tl.constexpr):
+    """One row; 1 / root mean square is kept for the gradient."""
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < n
+    x = tl.load(x_ptr + row * n + columns, mask=inside, other=0.0).to(tl.float32)
+    rstd = 1.0 / tl.sqrt(tl.sum(x * x, 0) / n + eps)
+    y = x * rstd
+    if weight_ptr is not None:
+        y = y * tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y_ptr + row * n + columns, y, mask=inside)
+    tl.store(rstd_ptr + row, rstd)
+
+
+@jit
+def backward_kernel(
+    grad_ptr,
+    x_ptr,
+    weight_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweight_ptr,
+    rows,
+    n,
+    GROUP: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """GROUP rows; their contributions to the weight are summed in one row of float32."""
+    group = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < n
+    weight = tl.full((BLOCK,), 1.0, tl.float32)
+    if weight_ptr is not None:
+        weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
+    dweight = tl.zeros((BLOCK,), tl.float32)
+    for row in range(group * GROUP, tl.minimum(group * GROUP + GROUP, rows)):
+        at = row.to(tl.int64) * n + columns
+        g = tl.load(grad_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        rstd = tl.load(rstd_ptr + row)
+        normalized = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32) * rstd
+        h = g * weight
+        mean = tl.sum(h * normalized, 0) / n
+        tl.store(dx_ptr + at, rstd * (h - normalized * mean), mask=inside)
+        dweight += g * normalized
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + group.to(tl.int64) * n + columns, dweight, mask=inside)
+
+
+def allocate(x: Array, weight: Array | None, *, axes: int, eps: float) -> tuple[Array, ...]:
+    """y, like x; 1 / root mean square of each row, float32."""
+    return empty(x, x.shape), empty(x, (rows_of(x, axes)[0],), "float32")
+
+
+def forward(outputs: tuple[Array, ...], x: Array, weight: Array | None, *, axes: int, eps: float) -> None:
+    """Normalise over the last `axes` axes."""
+    rows, n = rows_of(x, axes)
+    forward_kernel[(rows,)](x, weight, *outputs, n, eps, BLOCK=next_power_of_2(n))
+
+
+def backward(
+    grads: tuple[Array | None, ...],
+    grad: Array,
+    x: Array,
+    weight: Array | None,
+    rstd: Array,
+    *,
+    axes: int,
+    eps: float,
+) -> None:
+    """Gradients of x and weight in one pass."""
+    rows, n = rows_of(x, axes)
+    dx = empty(x, x.shape) if grads[0] is None else grads[0]
+    dweight = None if grads[1] is None else partial_sums(x, rows, n)
+    options = {"GROUP": GROUP, "BLOCK": next_power_of_2(n)}
+    backward_kernel[(cdiv(rows, GROUP),)](grad, x, weight, rstd, dx, dweight, rows, n, **options)
+    sum_into(grads[1], dweight)
+
+
+def tile(
+    core: Any, x: Array, normalized_shape: Any, weight: Array | None = None, eps: float | None = None
+) -> Array:
+    """The kernels."""
+    return core(x, weight, axes=len(normalized_shape), eps=default_eps(x, eps))
+
+
+# --- implementations for torch ---------------------------------------------------------------------
+
+
 def vendor(
     x: Array, normalized_shape: Any = None, weight: Array | None = None, eps: float | None = None
 ) -> Array:
@@ -134,4 +229,6 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
+    core=Core(allocate, forward, backward, ("y", "rstd"), {"x": "x", "weight": "weight"}),
+    tile=tile,
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import require_float
+from portkit.runtime.ops._arrays import empty, require_float
 from portkit.runtime.ops._dispatch import call
-from portkit.runtime.ops._operator import HALF, SINGLE, Array, Operator, Reference, Sample
+from portkit.runtime.ops._operator import HALF, SINGLE, Array, Core, Operator, Reference, Sample
+from portkit.runtime.tile import language as tl
+from portkit.runtime.tile.jit import cdiv, jit
+
+BLOCK = 4096  # elements of one program
 
 
 def silu(x: Array) -> Array:
@@ -52,6 +57,52 @@ def samples() -> Iterator[Sample]:
     yield Sample("one", (np.array([0.5], np.float32),))
 
 
+# --- tile kernels ----------------------------------------------------------------------------------
+
+
+@jit
+def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """x * sigmoid(x)."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y_ptr + at, x * tl.sigmoid(x), mask=at < n)
+
+
+@jit
+def backward_kernel(grad_ptr, x_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+    """g * s * (1 + x (1 - s))."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    g = tl.load(grad_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    s = tl.sigmoid(x)
+    tl.store(dx_ptr + at, g * s * (1.0 + x * (1.0 - s)), mask=at < n)
+
+
+def allocate(x: Array) -> tuple[Array, ...]:
+    """y, like x."""
+    return (empty(x, x.shape),)
+
+
+def forward(outputs: tuple[Array, ...], x: Array) -> None:
+    """Every element."""
+    n = math.prod(x.shape)
+    forward_kernel[(cdiv(n, BLOCK),)](x, outputs[0], n, BLOCK=BLOCK)
+
+
+def backward(grads: tuple[Array, ...], grad: Array, x: Array) -> None:
+    """Its gradient."""
+    n = math.prod(x.shape)
+    backward_kernel[(cdiv(n, BLOCK),)](grad, x, grads[0], n, BLOCK=BLOCK)
+
+
+def tile(core: Any, x: Array) -> Array:
+    """The kernels."""
+    return core(x)
+
+
+# --- implementations for torch ---------------------------------------------------------------------
+
+
 def vendor(x: Array) -> Array:
     """torch's own kernel."""
     import torch
@@ -76,4 +127,6 @@ OPERATOR = Operator(
     tolerance={**HALF, **SINGLE},
     vendor=vendor,
     composite=composite,
+    core=Core(allocate, forward, backward, ("y",), {"x": "x"}),
+    tile=tile,
 )

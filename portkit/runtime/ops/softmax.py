@@ -7,9 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import is_foreign, require_axis, require_float
+from portkit.runtime.ops._arrays import (
+    cast,
+    dtype_text,
+    empty,
+    is_foreign,
+    move_axis,
+    require_axis,
+    require_float,
+)
 from portkit.runtime.ops._dispatch import call
-from portkit.runtime.ops._operator import HALF, SINGLE, Array, Operator, Reference, Sample
+from portkit.runtime.ops._operator import HALF, SINGLE, Array, Core, Operator, Reference, Sample
+from portkit.runtime.ops._rows import WIDEST, block_for, rows_of
+from portkit.runtime.tile import language as tl
+from portkit.runtime.tile.jit import jit
 
 
 def softmax(x: Array, dim: int, dtype: Any = None) -> Array:
@@ -69,6 +80,87 @@ def samples() -> Iterator[Sample]:
     yield Sample("equal", (np.zeros((3, 20), np.float32), -1))
 
 
+# --- tile kernels ----------------------------------------------------------------------------------
+
+
+@jit
+def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """One row, as one tile."""
+    row = tl.program_id(0).to(tl.int64) * n
+    columns = tl.arange(0, BLOCK)
+    inside = columns < n
+    x = tl.load(x_ptr + row + columns, mask=inside, other=-float("inf")).to(tl.float32)
+    e = tl.exp(x - tl.max(x, 0))
+    tl.store(y_ptr + row + columns, e / tl.sum(e, 0), mask=inside)
+
+
+@jit
+def forward_long_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """One row, in blocks: once for the maximum and the sum, rescaled as the maximum grows, once for y."""
+    row = tl.program_id(0).to(tl.int64) * n
+    top = -3.4e38
+    total = 0.0
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row + columns, mask=columns < n, other=-float("inf")).to(tl.float32)
+        higher = tl.maximum(top, tl.max(x, 0))
+        total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
+        top = higher
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row + columns, mask=columns < n, other=-float("inf")).to(tl.float32)
+        tl.store(y_ptr + row + columns, tl.exp(x - top) / total, mask=columns < n)
+
+
+@jit
+def backward_kernel(grad_ptr, y_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+    """One row, in one or more blocks: dx = y (g - sum g y)."""
+    row = tl.program_id(0).to(tl.int64) * n
+    total = 0.0
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        g = tl.load(grad_ptr + row + columns, mask=columns < n, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + row + columns, mask=columns < n, other=0.0).to(tl.float32)
+        total += tl.sum(g * y, 0)
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        g = tl.load(grad_ptr + row + columns, mask=columns < n, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + row + columns, mask=columns < n, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + row + columns, y * (g - total), mask=columns < n)
+
+
+def allocate(x: Array) -> tuple[Array, ...]:
+    """y, like x."""
+    return (empty(x, x.shape),)
+
+
+def forward(outputs: tuple[Array, ...], x: Array) -> None:
+    """Softmax over the last axis."""
+    rows, n = rows_of(x)
+    kernel = forward_kernel if n <= WIDEST else forward_long_kernel
+    kernel[(rows,)](x, outputs[0], n, BLOCK=block_for(n))
+
+
+def backward(grads: tuple[Array, ...], grad: Array, y: Array) -> None:
+    """Its gradient, from y alone."""
+    rows, n = rows_of(y)
+    backward_kernel[(rows,)](grad, y, grads[0], n, BLOCK=block_for(n))
+
+
+def tile(core: Any, x: Array, dim: int, dtype: Any = None) -> Array:
+    """The kernels, with the axis moved to the end and the input cast."""
+    x = x if dtype is None else cast(x, dtype_text(dtype))
+    return move_axis(core(move_axis(x, dim, -1)), -1, dim)
+
+
+def takes(x: Array, dim: int, dtype: Any = None) -> bool:
+    """Not in float64."""
+    return dtype is None or dtype_text(dtype) in ("float16", "bfloat16", "float32")
+
+
+# --- implementations for torch ---------------------------------------------------------------------
+
+
 def vendor(x: Array, dim: int, dtype: Any = None) -> Array:
     """torch's own kernel."""
     import torch
@@ -95,4 +187,7 @@ OPERATOR = Operator(
     tolerance={**HALF, **SINGLE},
     vendor=vendor,
     composite=composite,
+    core=Core(allocate, forward, backward, ("y",), {"x": "y"}),
+    tile=tile,
+    takes=takes,
 )
