@@ -107,8 +107,9 @@ def _run(operator: Operator, *tensors: Any, **attrs: Any) -> torch.Tensor:
         tensors = tuple(_autocast(x, operator.autocast) for x in tensors)
     values = (*tensors, *(attrs[name] for name in bridge.attrs))
     if torch.compiler.is_compiling() or any(type(x) not in _PLAIN for x in tensors):
-        result: torch.Tensor = getattr(torch.ops.portkit, operator.name)(*values)[0]
-        return result
+        outputs = getattr(torch.ops.portkit, operator.name)(*values)
+        only: torch.Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
+        return only
     first: torch.Tensor = _Eager.apply(bridge, *values)
     return first
 
@@ -160,19 +161,29 @@ def _schema(function: Callable[..., Any], skip: int) -> str:
     return ", ".join(f"{_SCHEMA[p.annotation]} {p.name}" for p in parameters)
 
 
+def _unpacked(function: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., Any]:
+    """A schema with one result wants it bare."""
+
+    def bare(*values: Any) -> Any:
+        outputs = function(*values)
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    return bare
+
+
 def _register(bridge: Bridge) -> None:
     name, core = bridge.name, bridge.core
     results = ", ".join(["Tensor"] * len(core.outputs))
     _LIBRARY.define(f"{name}({_schema(core.allocate, 0)}) -> ({results})")
     _LIBRARY.define(f"{name}_backward({_schema(core.backward, 1)}, bool[] needs) -> Tensor[]")
-    _LIBRARY.impl(name, bridge.forward, "CPU")
+    _LIBRARY.impl(name, _unpacked(bridge.forward), "CPU")
     _LIBRARY.impl(f"{name}_backward", bridge.backward, "CPU")
-    torch.library.register_fake(f"{NAMESPACE}::{name}", bridge.allocate, lib=_LIBRARY)
+    torch.library.register_fake(f"{NAMESPACE}::{name}", _unpacked(bridge.allocate), lib=_LIBRARY)
     backward = f"{NAMESPACE}::{name}_backward"
     torch.library.register_fake(backward, bridge.allocate_gradients, lib=_LIBRARY)
 
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        bridge.keep(ctx, inputs, output)
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        bridge.keep(ctx, inputs, output if isinstance(output, tuple) else (output,))
 
     def gradient(ctx: Any, grad: torch.Tensor, *unused: Any) -> Any:
         return tuple(bridge.gradients(ctx, grad, getattr(torch.ops.portkit, f"{name}_backward")))

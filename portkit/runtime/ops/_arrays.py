@@ -84,13 +84,12 @@ def autocasts(x: Array) -> bool:
 # --- checks of arguments ---------------------------------------------------------------------------
 
 
-def require(condition: bool, operator: str, argument: str, expected: str, given: object) -> None:
-    """Raise `UsageError` that names the argument and what was expected, unless the condition holds."""
-    if not condition:
-        raise UsageError(
-            f"{operator}: argument `{argument}` must be {expected}, not {given}",
-            remedy=f"See help(portkit.runtime.ops.{operator}).",
-        )
+def wrong(operator: str, argument: str, expected: str, given: object) -> UsageError:
+    """The error for a bad argument: which one, what was expected, and what was given."""
+    return UsageError(
+        f"{operator}: argument `{argument}` must be {expected}, not {given}",
+        remedy=f"See help(portkit.runtime.ops.{operator}).",
+    )
 
 
 def require_float(operator: str, **arrays: Array | None) -> None:
@@ -100,17 +99,21 @@ def require_float(operator: str, **arrays: Array | None) -> None:
         if x is None:
             continue
         known = isinstance(x, np.ndarray) or is_tensor(x)
-        require(known, operator, name, "a NumPy array or a torch tensor", f"a {type(x).__name__}")
-        require(dtype_name(x) in FLOATS, operator, name, "floating point", dtype_name(x))
+        if not known:
+            raise wrong(operator, name, "a NumPy array or a torch tensor", f"a {type(x).__name__}")
+        if dtype_name(x) not in FLOATS:
+            raise wrong(operator, name, "floating point", dtype_name(x))
         kinds.add(isinstance(x, np.ndarray))
-        require(len(kinds) == 1, operator, name, "of the same library as the others", type(x).__name__)
+        if len(kinds) > 1:
+            raise wrong(operator, name, "of the same library as the others", type(x).__name__)
 
 
 def require_axis(operator: str, argument: str, axis: object, ndim: int) -> int:
     """The axis counted from the front; 0-d arrays take 0 and -1, as in torch."""
     size = max(ndim, 1)
     ok = isinstance(axis, int) and not isinstance(axis, bool) and -size <= axis < size
-    require(ok, operator, argument, f"an axis of a {ndim}-d array", repr(axis))
+    if not ok:
+        raise wrong(operator, argument, f"an axis of a {ndim}-d array", repr(axis))
     assert isinstance(axis, int)
     return axis % size
 

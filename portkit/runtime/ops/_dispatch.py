@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -75,12 +76,12 @@ def tile_runs(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any])
     return operator.takes(*args, **kwargs)
 
 
-@functools.cache
+_HAS_LLVM = find_spec("llvmlite") is not None
+
+
 def tile_available() -> bool:
     """Whether this machine has a tile compiler: llvmlite is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("portkit.runtime.tile.jit") is not None and find_spec("llvmlite") is not None
+    return _HAS_LLVM
 
 
 def _is_plain(x: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import require, shape_text
+from portkit.runtime.ops._arrays import shape_text, wrong
 from portkit.runtime.ops._operator import Array, Reference
 
 
@@ -28,8 +28,9 @@ def require_norm(
     """Check the shapes of a normalisation; returns normalized_shape as a tuple."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     fits = 0 < len(shape) <= x.ndim and tuple(x.shape[x.ndim - len(shape) :]) == shape
-    require(fits, operator, "normalized_shape", f"the last sizes of x, {shape_text(x)}", repr(shape))
+    if not fits:
+        raise wrong(operator, "normalized_shape", f"the last sizes of x, {shape_text(x)}", repr(shape))
     for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None:
-            require(tuple(value.shape) == shape, operator, name, f"of shape {shape}", shape_text(value))
+        if value is not None and not (tuple(value.shape) == shape):
+            raise wrong(operator, name, f"of shape {shape}", shape_text(value))
     return shape

@@ -14,10 +14,11 @@ from portkit.runtime.ops._arrays import (
     dtype_name,
     empty,
     is_compiling,
+    is_tensor,
     move_axis,
-    require,
     require_float,
     shape_text,
+    wrong,
 )
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Core, Operator, Reference, Sample, Tolerance
@@ -49,20 +50,26 @@ def cross_entropy(
     """
     require_float("cross_entropy", x=x, weight=weight)
     classes = 1 if x.ndim > 1 else 0
-    require(x.ndim > 0, "cross_entropy", "x", "at least 1-d", shape_text(x))
-    require(reduction in REDUCTIONS, "cross_entropy", "reduction", '"mean", "sum" or "none"', repr(reduction))
+    if x.ndim == 0:
+        raise wrong("cross_entropy", "x", "at least 1-d", shape_text(x))
+    if reduction not in REDUCTIONS:
+        raise wrong("cross_entropy", "reduction", '"mean", "sum" or "none"', repr(reduction))
     in_range = 0.0 <= label_smoothing <= 1.0
-    require(in_range, "cross_entropy", "label_smoothing", "between 0 and 1", repr(label_smoothing))
+    if not in_range:
+        raise wrong("cross_entropy", "label_smoothing", "between 0 and 1", repr(label_smoothing))
     shape = tuple(n for i, n in enumerate(x.shape) if i != classes)
     if dtype_name(target) in FLOATS:
         known = not isinstance(x, np.ndarray) and target.shape == x.shape
-        require(known, "cross_entropy", "target", "class indices", "floating point")
+        if not known:
+            raise wrong("cross_entropy", "target", "class indices", "floating point")
     else:
         fits = tuple(target.shape) == shape
-        require(fits, "cross_entropy", "target", f"of shape {shape}", shape_text(target))
+        if not fits:
+            raise wrong("cross_entropy", "target", f"of shape {shape}", shape_text(target))
     if weight is not None:
         fits = tuple(weight.shape) == (x.shape[classes],)
-        require(fits, "cross_entropy", "weight", f"of shape ({x.shape[classes]})", shape_text(weight))
+        if not fits:
+            raise wrong("cross_entropy", "weight", f"of shape ({x.shape[classes]})", shape_text(weight))
     return call(OPERATOR, x, target, weight, ignore_index, reduction, label_smoothing)
 
 
@@ -123,7 +130,8 @@ def _rows(x: Any, target: Any, weight: Any, ignore_index: int) -> tuple[Any, Any
     kept = flat != ignore_index
     index = np.where(kept, flat, 0)
     inside = bool(((index >= 0) & (index < rows.shape[1])).all())
-    require(inside, "cross_entropy", "target", f"in [0, {rows.shape[1]}) or ignore_index", "out of range")
+    if not inside:
+        raise wrong("cross_entropy", "target", f"in [0, {rows.shape[1]}) or ignore_index", "out of range")
     return rows, index, kept, np.ones(rows.shape[1]) if weight is None else np.asarray(weight, np.float64)
 
 
@@ -282,8 +290,8 @@ def tile(
     if reduction != "none":
         loss = loss.sum()
     if reduction == "mean":
-        with np.errstate(invalid="ignore"):
-            loss = loss / (target != ignore_index).sum()
+        count = (target != ignore_index).sum()
+        loss = loss / count if is_tensor(loss) or count else np.float32("nan")
     return cast(np.asarray(loss) if isinstance(x, np.ndarray) else loss, loss_dtype(x))
 
 
@@ -298,10 +306,11 @@ def _check_range(target: Array, classes: int, ignore_index: int) -> None:
         return
     wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
     expected = f"in [0, {classes}) or ignore_index"
-    require(not bool(wrong.any()), "cross_entropy", "target", expected, "out of range")
+    if bool(wrong.any()):
+        raise wrong("cross_entropy", "target", expected, "out of range")
 
 
-def takes(x: Array, target: Array, weight: Array | None = None, *rest: Any) -> bool:
+def takes(x: Array, target: Array, weight: Array | None = None, *rest: Any, **options: Any) -> bool:
     """Class indices, without weights."""
     whole = isinstance(target, np.ndarray) or dtype_name(target) == "int64"
     return weight is None and whole

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import empty, require, require_float
+from portkit.runtime.ops._arrays import empty, require_float, wrong
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import HALF, Array, Core, Operator, Reference, Sample, Tolerance
 from portkit.runtime.tile import language as tl
@@ -27,7 +27,8 @@ def gelu(x: Array, approximate: str = "none") -> Array:
     Returns the shape and dtype of `x`.  Raises UsageError for another `approximate` or other dtypes.
     """
     require_float("gelu", x=x)
-    require(approximate in ("none", "tanh"), "gelu", "approximate", '"none" or "tanh"', repr(approximate))
+    if approximate not in ("none", "tanh"):
+        raise wrong("gelu", "approximate", '"none" or "tanh"', repr(approximate))
     return call(OPERATOR, x, approximate)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import empty, require, require_float
+from portkit.runtime.ops._arrays import empty, require_float, wrong
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._norm import affine_sum, normalized_axes, require_norm
 from portkit.runtime.ops._operator import Array, Core, Operator, Reference, Sample, Tolerance
@@ -34,7 +34,8 @@ def layer_norm(
     """
     require_float("layer_norm", x=x, weight=weight, bias=bias)
     shape = require_norm("layer_norm", x, normalized_shape, weight, bias)
-    require(isinstance(eps, (int, float)), "layer_norm", "eps", "a number", repr(eps))
+    if not isinstance(eps, (int, float)):
+        raise wrong("layer_norm", "eps", "a number", repr(eps))
     return call(OPERATOR, x, shape, weight, bias, eps)
 
 
@@ -211,6 +212,17 @@ def tile(
     return core(x, weight, bias, axes=len(normalized_shape), eps=float(eps))
 
 
+def takes(
+    x: Array,
+    normalized_shape: Any,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+) -> bool:
+    """A bias only beside a weight, and of its dtype."""
+    return bias is None or (weight is not None and weight.dtype == bias.dtype)
+
+
 # --- implementations for torch ---------------------------------------------------------------------
 
 
@@ -259,4 +271,5 @@ OPERATOR = Operator(
         {"x": "x", "weight": "weight", "bias": "weight"},
     ),
     tile=tile,
+    takes=takes,
 )

@@ -12,9 +12,9 @@ from portkit.runtime.ops._arrays import (
     dtype_name,
     is_foreign,
     is_tensor,
-    require,
     require_float,
     shape_text,
+    wrong,
 )
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
@@ -32,17 +32,21 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     if is_foreign(x) or is_foreign(weight):
         return vendor(x, weight, bias)
     require_float("linear", x=x, weight=weight, bias=bias)
-    require(weight.ndim in (1, 2), "linear", "weight", "(out, in) or (in,)", shape_text(weight))
+    if weight.ndim not in (1, 2):
+        raise wrong("linear", "weight", "(out, in) or (in,)", shape_text(weight))
     size = weight.shape[-1]
-    require(x.ndim > 0 and x.shape[-1] == size, "linear", "x", f"(..., {size}), as weight is", shape_text(x))
+    if not (x.ndim > 0 and x.shape[-1] == size):
+        raise wrong("linear", "x", f"(..., {size}), as weight is", shape_text(x))
     if bias is not None:
         shape = tuple(weight.shape[:-1])
         fits = tuple(bias.shape) == shape or is_tensor(bias)  # torch also takes what broadcasts
-        require(fits, "linear", "bias", f"of shape {shape}", shape_text(bias))
+        if not fits:
+            raise wrong("linear", "bias", f"of shape {shape}", shape_text(bias))
     for name, other in (("weight", weight), ("bias", bias)):
         if other is not None and not autocasts(x):
             expected = f"of the dtype of x, {dtype_name(x)}"
-            require(other.dtype == x.dtype, "linear", name, expected, dtype_name(other))
+            if other.dtype != x.dtype:
+                raise wrong("linear", name, expected, dtype_name(other))
     return call(OPERATOR, x, weight, bias)
 
 

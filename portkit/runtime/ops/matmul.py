@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import autocasts, dtype_name, is_foreign, require, require_float, shape_text
+from portkit.runtime.ops._arrays import autocasts, dtype_name, is_foreign, require_float, shape_text, wrong
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
 
@@ -24,12 +24,15 @@ def matmul(a: Array, b: Array) -> Array:
     if is_foreign(a) or is_foreign(b):
         return vendor(a, b)
     require_float("matmul", a=a, b=b)
-    require(a.ndim > 0, "matmul", "a", "at least 1-d", shape_text(a))
-    require(b.ndim > 0, "matmul", "b", "at least 1-d", shape_text(b))
+    if a.ndim == 0:
+        raise wrong("matmul", "a", "at least 1-d", shape_text(a))
+    if b.ndim == 0:
+        raise wrong("matmul", "b", "at least 1-d", shape_text(b))
     rows = b.shape[-2] if b.ndim > 1 else b.shape[0]
-    require(a.shape[-1] == rows, "matmul", "b", f"of {a.shape[-1]} rows, as a has columns", shape_text(b))
-    if not autocasts(a):
-        require(a.dtype == b.dtype, "matmul", "b", f"of the dtype of a, {dtype_name(a)}", dtype_name(b))
+    if a.shape[-1] != rows:
+        raise wrong("matmul", "b", f"of {a.shape[-1]} rows, as a has columns", shape_text(b))
+    if not autocasts(a) and not (a.dtype == b.dtype):
+        raise wrong("matmul", "b", f"of the dtype of a, {dtype_name(a)}", dtype_name(b))
     return call(OPERATOR, a, b)
 
 

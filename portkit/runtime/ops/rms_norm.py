@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import dtype_name, empty, require, require_float
+from portkit.runtime.ops._arrays import dtype_name, empty, require_float, wrong
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._norm import affine_sum, normalized_axes, require_norm
 from portkit.runtime.ops._operator import HALF, Array, Core, Operator, Reference, Sample, Tolerance
@@ -34,10 +34,12 @@ def rms_norm(
     """
     require_float("rms_norm", x=x, weight=weight)
     if normalized_shape is None:
-        require(weight is not None, "rms_norm", "normalized_shape", "given if there is no weight", "None")
+        if weight is None:
+            raise wrong("rms_norm", "normalized_shape", "given if there is no weight", "None")
         normalized_shape = tuple(weight.shape)  # type: ignore[union-attr]
     shape = require_norm("rms_norm", x, normalized_shape, weight, None)
-    require(eps is None or isinstance(eps, (int, float)), "rms_norm", "eps", "a number or None", repr(eps))
+    if eps is not None and not isinstance(eps, (int, float)):
+        raise wrong("rms_norm", "eps", "a number or None", repr(eps))
     return call(OPERATOR, x, shape, weight, default_eps(x, eps))
 
 

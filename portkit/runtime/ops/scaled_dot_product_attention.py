@@ -13,9 +13,9 @@ from portkit.runtime.ops._arrays import (
     contiguous,
     dtype_name,
     move_axis,
-    require,
     require_float,
     shape_text,
+    wrong,
 )
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
@@ -67,7 +67,8 @@ def attention_qkvpacked(
     Returns (batch, S, heads, D); raises UsageError for another shape.
     """
     require_float(NAME, qkv=qkv)
-    require(qkv.ndim == 5 and qkv.shape[2] == 3, NAME, "qkv", "(batch, S, 3, heads, D)", shape_text(qkv))
+    if not (qkv.ndim == 5 and qkv.shape[2] == 3):
+        raise wrong(NAME, "qkv", "(batch, S, 3, heads, D)", shape_text(qkv))
     query, key, value = (qkv[:, :, i] for i in range(3))
     return scaled_dot_product_attention(
         query, key, value, dropout_p=dropout_p, is_causal=is_causal, scale=scale, layout="bshd"
@@ -87,7 +88,8 @@ def attention_kvpacked(
     that of the query.  Returns (batch, Sq, heads, D); raises UsageError for other shapes.
     """
     require_float(NAME, query=query, kv=kv)
-    require(kv.ndim == 5 and kv.shape[2] == 2, NAME, "kv", "(batch, S, 2, heads, D)", shape_text(kv))
+    if not (kv.ndim == 5 and kv.shape[2] == 2):
+        raise wrong(NAME, "kv", "(batch, S, 2, heads, D)", shape_text(kv))
     return scaled_dot_product_attention(
         query,
         kv[:, :, 0],
@@ -112,26 +114,35 @@ def _check(
     enable_gqa: bool,
 ) -> None:
     require_float(NAME, query=query, key=key, value=value)
-    require(layout in LAYOUTS, NAME, "layout", '"bhsd" or "bshd"', repr(layout))
-    require(align in ALIGNMENTS, NAME, "align", '"top-left" or "bottom-right"', repr(align))
-    require(0.0 <= dropout_p < 1.0, NAME, "dropout_p", "at least 0 and below 1", repr(dropout_p))
+    if layout not in LAYOUTS:
+        raise wrong(NAME, "layout", '"bhsd" or "bshd"', repr(layout))
+    if align not in ALIGNMENTS:
+        raise wrong(NAME, "align", '"top-left" or "bottom-right"', repr(align))
+    if not 0.0 <= dropout_p < 1.0:
+        raise wrong(NAME, "dropout_p", "at least 0 and below 1", repr(dropout_p))
     known = dropout_p == 0.0 or not isinstance(query, np.ndarray)
-    require(known, NAME, "dropout_p", "0 for NumPy arrays", repr(dropout_p))
+    if not known:
+        raise wrong(NAME, "dropout_p", "0 for NumPy arrays", repr(dropout_p))
     ndim = query.ndim
-    require(ndim >= 2, NAME, "query", "at least 2-d", shape_text(query))
+    if ndim < 2:
+        raise wrong(NAME, "query", "at least 2-d", shape_text(query))
     for name, x in (("key", key), ("value", value)):
-        require(x.ndim == ndim, NAME, name, f"{ndim}-d, as query is", f"{x.ndim}-d")
-        if not autocasts(query):
-            require(x.dtype == query.dtype, NAME, name, f"of dtype {dtype_name(query)}", dtype_name(x))
+        if x.ndim != ndim:
+            raise wrong(NAME, name, f"{ndim}-d, as query is", f"{x.ndim}-d")
+        if not autocasts(query) and not (x.dtype == query.dtype):
+            raise wrong(NAME, name, f"of dtype {dtype_name(query)}", dtype_name(x))
     sequence = 1 if layout == "bshd" and ndim > 2 else -2
     size = query.shape[-1]
-    require(key.shape[-1] == size, NAME, "key", f"of last size {size}, as query is", shape_text(key))
+    if key.shape[-1] != size:
+        raise wrong(NAME, "key", f"of last size {size}, as query is", shape_text(key))
     length = key.shape[sequence]
-    require(value.shape[sequence] == length, NAME, "value", f"of {length} rows, as key is", shape_text(value))
+    if value.shape[sequence] != length:
+        raise wrong(NAME, "value", f"of {length} rows, as key is", shape_text(value))
     if enable_gqa and ndim > 2:
         heads = -2 if layout == "bshd" else -3
         count = query.shape[heads]
-        require(count % key.shape[heads] == 0, NAME, "key", f"of a divisor of {count} heads", shape_text(key))
+        if count % key.shape[heads] != 0:
+            raise wrong(NAME, "key", f"of a divisor of {count} heads", shape_text(key))
     if attn_mask is not None and dtype_name(attn_mask) != "bool":
         require_float(NAME, attn_mask=attn_mask)
 
@@ -160,7 +171,8 @@ def reference(
     align: str = "top-left",
 ) -> Reference:
     """softmax(q k^T scale + mask) v (Vaswani et al., 2017); rows that are masked throughout give 0."""
-    require(dropout_p == 0.0, NAME, "dropout_p", "0: the reference draws no random numbers", repr(dropout_p))
+    if dropout_p != 0.0:
+        raise wrong(NAME, "dropout_p", "0: the reference draws no random numbers", repr(dropout_p))
     q, k, v = (_bhsd(np.asarray(x, np.float64), layout) for x in (query, key, value))
     k, v = _repeat_heads(q, k), _repeat_heads(q, v)
     return np.asarray(_restored(_weights(q, k, attn_mask, is_causal, scale, align) @ v, layout))
@@ -180,7 +192,8 @@ def reference_backward(
     align: str = "top-left",
 ) -> tuple[Reference | None, ...]:
     """With p the weights: dv = p^T g; ds = p (g v^T - sum(p * g v^T)); dq = scale ds k, dk = scale ds^T q."""
-    require(dropout_p == 0.0, NAME, "dropout_p", "0: the reference draws no random numbers", repr(dropout_p))
+    if dropout_p != 0.0:
+        raise wrong(NAME, "dropout_p", "0: the reference draws no random numbers", repr(dropout_p))
     q, k0, v0, g = (_bhsd(np.asarray(x, np.float64), layout) for x in (query, key, value, grad))
     k, v = _repeat_heads(q, k0), _repeat_heads(q, v0)
     p = _weights(q, k, attn_mask, is_causal, scale, align)
@@ -322,7 +335,8 @@ def composite(
     """In torch calls that every device has, in float32 at least."""
     import torch
 
-    q, k, v = (_bhsd(x, layout) for x in (query, key, value))
+    dtype = torch.get_autocast_dtype(query.device.type) if autocasts(query) else query.dtype
+    q, k, v = (_bhsd(x.to(dtype), layout) for x in (query, key, value))
     wide = torch.promote_types(q.dtype, torch.float32)
     if q.ndim > 2 and q.shape[-3] != k.shape[-3] and enable_gqa:
         groups = q.shape[-3] // k.shape[-3]
@@ -338,7 +352,7 @@ def composite(
     total = e.sum(-1, keepdim=True)
     p = e / total.masked_fill(total == 0.0, 1.0)
     p = torch.dropout(p, dropout_p, train=dropout_p > 0.0)
-    return _restored((p @ v.to(p.dtype)).to(v.dtype), layout)
+    return _restored((p @ v.to(p.dtype)).to(dtype), layout)
 
 
 OPERATOR = Operator(
