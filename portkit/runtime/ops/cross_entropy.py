@@ -21,10 +21,9 @@ from portkit.runtime.ops._arrays import (
     wrong,
 )
 from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._kernel import constexpr, jit, tl
 from portkit.runtime.ops._operator import Array, Core, Operator, Reference, Sample, Tolerance
 from portkit.runtime.ops._rows import block_for, rows_of
-from portkit.runtime.tile import language as tl
-from portkit.runtime.tile.jit import jit
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -177,17 +176,17 @@ def samples() -> Iterator[Sample]:
 
 @jit
 def forward_kernel(
-    x_ptr,
-    target_ptr,
-    loss_ptr,
-    top_ptr,
-    log_sum_ptr,
-    n,
-    ignore_index,
-    smoothing,
-    SMOOTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    x_ptr: Any,
+    target_ptr: Any,
+    loss_ptr: Any,
+    top_ptr: Any,
+    log_sum_ptr: Any,
+    n: Any,
+    ignore_index: Any,
+    smoothing: Any,
+    SMOOTH: constexpr,
+    BLOCK: constexpr,
+) -> None:
     """One row: the maximum and the sum of exponentials in one pass, rescaled as the maximum grows."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * n
@@ -215,17 +214,17 @@ def forward_kernel(
 
 @jit
 def backward_kernel(
-    grad_ptr,
-    x_ptr,
-    target_ptr,
-    top_ptr,
-    log_sum_ptr,
-    dx_ptr,
-    n,
-    ignore_index,
-    smoothing,
-    BLOCK: tl.constexpr,
-):
+    grad_ptr: Any,
+    x_ptr: Any,
+    target_ptr: Any,
+    top_ptr: Any,
+    log_sum_ptr: Any,
+    dx_ptr: Any,
+    n: Any,
+    ignore_index: Any,
+    smoothing: Any,
+    BLOCK: constexpr,
+) -> None:
     """One row: g * (softmax(x) - smoothing / n - (1 - smoothing) * [column = target])."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row)

@@ -10,9 +10,8 @@ import numpy as np
 
 from portkit.runtime.ops._arrays import empty, require_float, wrong
 from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._kernel import cdiv, constexpr, jit, tl
 from portkit.runtime.ops._operator import HALF, Array, Core, Operator, Reference, Sample, Tolerance
-from portkit.runtime.tile import language as tl
-from portkit.runtime.tile.jit import cdiv, jit
 
 SCALE = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
@@ -71,7 +70,7 @@ def samples() -> Iterator[Sample]:
 
 
 @jit
-def forward_kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
+def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, TANH: constexpr, BLOCK: constexpr) -> None:
     """x * Phi(x), where (1 + tanh z) / 2 is sigmoid(2 z)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
@@ -83,7 +82,9 @@ def forward_kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @jit
-def backward_kernel(grad_ptr, x_ptr, dx_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
+def backward_kernel(
+    grad_ptr: Any, x_ptr: Any, dx_ptr: Any, n: Any, TANH: constexpr, BLOCK: constexpr
+) -> None:
     """g * (Phi(x) + x phi(x)), or with s = sigmoid(2 z): g * (s + 2 x s (1 - s) z')."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)

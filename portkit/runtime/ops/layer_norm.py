@@ -9,11 +9,10 @@ import numpy as np
 
 from portkit.runtime.ops._arrays import empty, require_float, wrong
 from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._kernel import cdiv, constexpr, jit, next_power_of_2, tl
 from portkit.runtime.ops._norm import affine_sum, normalized_axes, require_norm
 from portkit.runtime.ops._operator import Array, Core, Operator, Reference, Sample, Tolerance
 from portkit.runtime.ops._rows import GROUP, partial_sums, rows_of, sum_into
-from portkit.runtime.tile import language as tl
-from portkit.runtime.tile.jit import cdiv, jit, next_power_of_2
 
 
 def layer_norm(
@@ -102,7 +101,17 @@ def samples() -> Iterator[Sample]:
 
 
 @jit
-def forward_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, n, eps, BLOCK: tl.constexpr):
+def forward_kernel(
+    x_ptr: Any,
+    weight_ptr: Any,
+    bias_ptr: Any,
+    y_ptr: Any,
+    mean_ptr: Any,
+    rstd_ptr: Any,
+    n: Any,
+    eps: Any,
+    BLOCK: constexpr,
+) -> None:
     """One row; mean and 1 / standard deviation are kept for the gradient."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
@@ -123,19 +132,19 @@ def forward_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, n, ep
 
 @jit
 def backward_kernel(
-    grad_ptr,
-    x_ptr,
-    weight_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    rows,
-    n,
-    GROUP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    grad_ptr: Any,
+    x_ptr: Any,
+    weight_ptr: Any,
+    mean_ptr: Any,
+    rstd_ptr: Any,
+    dx_ptr: Any,
+    dweight_ptr: Any,
+    dbias_ptr: Any,
+    rows: Any,
+    n: Any,
+    GROUP: constexpr,
+    BLOCK: constexpr,
+) -> None:
     """GROUP rows; their contributions to weight and bias are summed in one row of float32 each."""
     group = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
@@ -145,7 +154,7 @@ def backward_kernel(
         weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
     dweight = tl.zeros((BLOCK,), tl.float32)
     dbias = tl.zeros((BLOCK,), tl.float32)
-    for row in range(group * GROUP, tl.minimum(group * GROUP + GROUP, rows)):
+    for row in tl.range(group * GROUP, tl.minimum(group * GROUP + GROUP, rows)):
         at = row.to(tl.int64) * n + columns
         g = tl.load(grad_ptr + at, mask=inside, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)

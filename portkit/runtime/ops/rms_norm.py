@@ -9,11 +9,10 @@ import numpy as np
 
 from portkit.runtime.ops._arrays import dtype_name, empty, require_float, wrong
 from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._kernel import cdiv, constexpr, jit, next_power_of_2, tl
 from portkit.runtime.ops._norm import affine_sum, normalized_axes, require_norm
 from portkit.runtime.ops._operator import HALF, Array, Core, Operator, Reference, Sample, Tolerance
 from portkit.runtime.ops._rows import GROUP, partial_sums, rows_of, sum_into
-from portkit.runtime.tile import language as tl
-from portkit.runtime.tile.jit import cdiv, jit, next_power_of_2
 
 
 def rms_norm(
@@ -36,7 +35,7 @@ def rms_norm(
     if normalized_shape is None:
         if weight is None:
             raise wrong("rms_norm", "normalized_shape", "given if there is no weight", "None")
-        normalized_shape = tuple(weight.shape)  # type: ignore[union-attr]
+        normalized_shape = tuple(weight.shape)
     shape = require_norm("rms_norm", x, normalized_shape, weight, None)
     if eps is not None and not isinstance(eps, (int, float)):
         raise wrong("rms_norm", "eps", "a number or None", repr(eps))
@@ -107,7 +106,9 @@ def samples() -> Iterator[Sample]:
 
 
 @jit
-def forward_kernel(x_ptr, weight_ptr, y_ptr, rstd_ptr, n, eps, BLOCK: tl.constexpr):
+def forward_kernel(
+    x_ptr: Any, weight_ptr: Any, y_ptr: Any, rstd_ptr: Any, n: Any, eps: Any, BLOCK: constexpr
+) -> None:
     """One row; 1 / root mean square is kept for the gradient."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
@@ -123,17 +124,17 @@ def forward_kernel(x_ptr, weight_ptr, y_ptr, rstd_ptr, n, eps, BLOCK: tl.constex
 
 @jit
 def backward_kernel(
-    grad_ptr,
-    x_ptr,
-    weight_ptr,
-    rstd_ptr,
-    dx_ptr,
-    dweight_ptr,
-    rows,
-    n,
-    GROUP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    grad_ptr: Any,
+    x_ptr: Any,
+    weight_ptr: Any,
+    rstd_ptr: Any,
+    dx_ptr: Any,
+    dweight_ptr: Any,
+    rows: Any,
+    n: Any,
+    GROUP: constexpr,
+    BLOCK: constexpr,
+) -> None:
     """GROUP rows; their contributions to the weight are summed in one row of float32."""
     group = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
@@ -142,7 +143,7 @@ def backward_kernel(
     if weight_ptr is not None:
         weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
     dweight = tl.zeros((BLOCK,), tl.float32)
-    for row in range(group * GROUP, tl.minimum(group * GROUP + GROUP, rows)):
+    for row in tl.range(group * GROUP, tl.minimum(group * GROUP + GROUP, rows)):
         at = row.to(tl.int64) * n + columns
         g = tl.load(grad_ptr + at, mask=inside, other=0.0).to(tl.float32)
         rstd = tl.load(rstd_ptr + row)

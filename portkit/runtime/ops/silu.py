@@ -10,9 +10,8 @@ import numpy as np
 
 from portkit.runtime.ops._arrays import empty, require_float
 from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._kernel import cdiv, constexpr, jit, tl
 from portkit.runtime.ops._operator import HALF, SINGLE, Array, Core, Operator, Reference, Sample
-from portkit.runtime.tile import language as tl
-from portkit.runtime.tile.jit import cdiv, jit
 
 BLOCK = 4096  # elements of one program
 
@@ -61,7 +60,7 @@ def samples() -> Iterator[Sample]:
 
 
 @jit
-def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """x * sigmoid(x)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
@@ -69,7 +68,7 @@ def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @jit
-def backward_kernel(grad_ptr, x_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+def backward_kernel(grad_ptr: Any, x_ptr: Any, dx_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """g * s * (1 + x (1 - s))."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)

@@ -17,10 +17,9 @@ from portkit.runtime.ops._arrays import (
     require_float,
 )
 from portkit.runtime.ops._dispatch import call
+from portkit.runtime.ops._kernel import constexpr, jit, tl
 from portkit.runtime.ops._operator import HALF, SINGLE, Array, Core, Operator, Reference, Sample
 from portkit.runtime.ops._rows import WIDEST, block_for, rows_of
-from portkit.runtime.tile import language as tl
-from portkit.runtime.tile.jit import jit
 
 
 def softmax(x: Array, dim: int, dtype: Any = None) -> Array:
@@ -84,7 +83,7 @@ def samples() -> Iterator[Sample]:
 
 
 @jit
-def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """One row, as one tile."""
     row = tl.program_id(0).to(tl.int64) * n
     columns = tl.arange(0, BLOCK)
@@ -95,7 +94,7 @@ def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @jit
-def forward_long_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def forward_long_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """One row, in blocks: once for the maximum and the sum, rescaled as the maximum grows, once for y."""
     row = tl.program_id(0).to(tl.int64) * n
     top = -3.4e38
@@ -113,7 +112,7 @@ def forward_long_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @jit
-def backward_kernel(grad_ptr, y_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+def backward_kernel(grad_ptr: Any, y_ptr: Any, dx_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """One row, in one or more blocks: dx = y (g - sum g y)."""
     row = tl.program_id(0).to(tl.int64) * n
     total = 0.0
