@@ -31,6 +31,7 @@ class Replacement:
     refuse: dict[str, str] = field(hash=False)
     require: dict[str, str] = field(hash=False)
     add: dict[str, str] = field(hash=False)
+    default: dict[str, str] = field(hash=False)  # theirs, written out where a call leaves it and ours differs
 
     def wanted(self, level: str) -> bool:
         """Whether `--operators level` includes this replacement."""
@@ -58,6 +59,7 @@ def replacements(folder: Path) -> dict[str, Replacement]:
                 refuse=entry.get("refuse", {}),
                 require=entry.get("require", {}),
                 add=entry.get("add", {}),
+                default=entry.get("default", {}),
             )
     return found
 
@@ -110,4 +112,6 @@ def adapt(call: ast.Call, found: Replacement, ctx: Context) -> list[Edit] | str:
         if not in_place:
             edits.append(NameArgument(span, given.index, ours))
     edits.extend(SetArgument(span, keyword, text) for keyword, text in found.add.items())
+    left = ((found.map.get(n, n), text) for n, text in found.default.items() if n not in bound)
+    edits.extend(SetArgument(span, keyword, text) for keyword, text in left)
     return edits
