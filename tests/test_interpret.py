@@ -1,31 +1,21 @@
-"""Kernels through front end, verifier and interpreter, against NumPy."""
+"""Kernels of the corpus through front end, verifier and interpreter, against NumPy."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from portkit.runtime.tile import frontend, interpret, ir, verify
-from portkit.runtime.tile import language as tl
-from portkit.runtime.tile.signature import Constexpr, Runtime
+import kernel_cases
+import pytest
 
-F32 = Runtime(ir.Type(ir.Pointer(ir.F32)))
-I32 = Runtime(ir.Type(ir.I32))
-
-
-def softmax(out, inp, stride, n, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < n
-    x = tl.load(inp + row * stride + cols, mask=mask, other=-float("inf"))
-    e = tl.exp(x - tl.max(x, axis=0))
-    tl.store(out + row * stride + cols, e / tl.sum(e, axis=0), mask=mask)
+from portkit.runtime.tile import frontend, interpret, verify
+from portkit.runtime.tile.signature import Runtime
 
 
-def test_softmax_of_rows() -> None:
-    func = frontend.build(softmax, [F32, F32, I32, I32, Constexpr(128)])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in kernel_cases.cases()])
+def test_corpus(case: dict[str, Any]) -> None:
+    values, specs = kernel_cases.specs(case)
+    func = frontend.build(case["kernel"], specs)
     verify.verify(func)
-    x = np.random.default_rng(0).standard_normal((7, 100), np.float32)
-    out = np.empty_like(x)
-    interpret.run(func, [out, x, 100, 100], (7,))
-    e = np.exp(x.astype(float) - x.max(1, keepdims=True))
-    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-6)
+    runtime = [value for value, spec in zip(values, specs, strict=True) if isinstance(spec, Runtime)]
+    interpret.run(func, runtime, case["grid"])
+    kernel_cases.check(case, values)
