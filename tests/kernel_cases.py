@@ -1,7 +1,7 @@
 """The corpus of kernels in `fixtures/kernels`: each file has kernels and `cases()`, calls with their results.
 
-A case is a dict: id, kernel, grid, args (arrays and numbers, in order), constants (by name), expected (array by
-position), and perhaps rtol, atol, and types (dtype by position, for bf16 held in uint16 arrays).
+A case is a dict: id, kernel, grid, args (arrays and numbers, in order), constants (by name), expected (array
+by position), and perhaps rtol, atol, and types (dtype by position, for bf16 held in uint16 arrays).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `import triton` gives a kernel file: change the import to `import portkit.runtime.triton as triton`."""
+"""What `import triton` gives a kernel file, as `import portkit.runtime.triton as triton`."""
 
 from __future__ import annotations
 

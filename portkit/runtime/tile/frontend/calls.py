@@ -17,7 +17,7 @@ from portkit.runtime.tile.frontend.context import Context
 from portkit.runtime.tile.frontend.semantics import describe
 from portkit.runtime.tile.language._base import constexpr, unwrap
 
-LANGUAGES = ("portkit.runtime.tile.language", "triton.language", "triton.math")
+_LANGUAGE = "portkit.runtime.tile.language"
 _LIBRARY = "portkit.runtime.tile.frontend.library"
 _CONSTANT_BUILTINS = frozenset(
     {"abs", "bool", "float", "int", "isinstance", "len", "list", "max", "min", "round", "str", "sum", "tuple"}
@@ -48,8 +48,8 @@ def handlers() -> dict[str, Callable[..., Any]]:
 
 
 def is_language(module: str) -> bool:
-    """Whether a module is part of the tile language (or of the one whose vocabulary it has)."""
-    return any(module == root or module.startswith(f"{root}.") for root in LANGUAGES)
+    """Whether a module is part of the tile language."""
+    return module == _LANGUAGE or module.startswith(f"{_LANGUAGE}.")
 
 
 def language_function(name: str) -> Callable[..., Any]:
@@ -85,7 +85,7 @@ def call(ctx: Context, function: Any, args: list[Any], kwargs: dict[str, Any]) -
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
     if is_language(module):
         return _language(ctx, function, name, args, kwargs)
-    if name in _HOST and module.startswith(("portkit.", "triton")):
+    if name in _HOST and module.startswith("portkit.runtime."):
         return _host(ctx, function, name, args, kwargs)
     target = jit_target(function)
     if target is not None:

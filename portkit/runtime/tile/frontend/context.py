@@ -17,7 +17,7 @@ from portkit.runtime.tile import ir
 from portkit.runtime.tile.frontend.semantics import Semantics
 from portkit.runtime.tile.language._base import unwrap
 
-MAX_DEPTH = 64
+MAX_DEPTH = 32
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from portkit.errors import KernelError
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.frontend import calls
 from portkit.runtime.tile.frontend.context import MAX_DEPTH, Context, Frame, read_source
-from portkit.runtime.tile.frontend.semantics import Semantics
+from portkit.runtime.tile.frontend.semantics import Semantics, constant, describe
 from portkit.runtime.tile.frontend.statements import execute
 from portkit.runtime.tile.language._base import unwrap
 
@@ -46,6 +46,7 @@ def build(fn: Any, args: Sequence[Any]) -> ir.Function:
     builder = ir.Builder(body)
     builder.loc = source.loc(source.tree)
     frame = Frame(function, source)
+    context = Context(Semantics(builder), frame, inline)
     params: list[ir.Value] = []
     facts: list[ir.ParamFacts] = []
     for name, spec in zip(names, args, strict=True):
@@ -57,8 +58,7 @@ def build(fn: Any, args: Sequence[Any]) -> ir.Function:
         params.append(param)
         facts.append(runtime.facts)
         one = runtime.facts.equal_to_1 and not runtime.type.is_pointer
-        frame.names[name] = builder.const(1, runtime.type) if one else param
-    context = Context(Semantics(builder), frame, inline)
+        frame.names[name] = context.sem.const(1, runtime.type.dtype) if one else param
     outcome = execute(context, source.tree.body)
     if outcome is not None and outcome.value is not None:
         raise KernelError(
@@ -86,10 +86,25 @@ def inline(ctx: Context, function: FunctionType, args: list[Any], kwargs: dict[s
         )
     frame = Frame(function, read_source(function), {}, caller.depth + 1)
     for name, value in bound.arguments.items():
-        frame.names[name] = unwrap(value)
+        frame.names[name] = _argument(function, name, unwrap(value))
     ctx.frame, loc = frame, ctx.builder.loc
     try:
         outcome = execute(ctx, frame.source.tree.body)
     finally:
         ctx.frame, ctx.builder.loc = caller, loc
     return None if outcome is None else outcome.value
+
+
+def _argument(function: FunctionType, name: str, value: Any) -> Any:
+    """An argument of an inlined function: a constant when its parameter is a tl.constexpr."""
+    annotation = function.__annotations__.get(name)
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    if not isinstance(value, ir.Value) or text.rpartition(".")[2] != "constexpr":
+        return value
+    known = constant(value)
+    if known is None:
+        raise KernelError(
+            f"parameter `{name}` of `{function.__name__}` is a tl.constexpr, and was given {describe(value)}",
+            remedy="Pass a constant, or take tl.constexpr off the parameter.",
+        )
+    return known

@@ -23,12 +23,12 @@ def is_number(value: object) -> bool:
 
 
 def constant(value: object) -> Any:
-    """The number that a value is known to be while compiling, or None."""
+    """The number that a scalar is known to be while compiling, or None."""
     if is_number(value):
         return value
-    if isinstance(value, ir.Value) and value.owner is not None and value.owner.opcode == "const":
-        return value.owner.attrs["value"]
-    return None
+    if not isinstance(value, ir.Value) or value.type.is_tile or value.owner is None:
+        return None
+    return value.owner.attrs["value"] if value.owner.opcode == "const" else None
 
 
 class Semantics:
@@ -77,7 +77,7 @@ class Semantics:
             )
         known = constant(value)
         exact = element.is_float or (isinstance(known, int) and promotion.fits(known, element))
-        if known is not None and not value.type.shape and (exact or element.is_bool):
+        if known is not None and (exact or element.is_bool):
             return self.const(known, element)
         if element.is_bool:
             zero = self.const(0, source, value.type.shape)

@@ -84,15 +84,8 @@ def _extreme(sem: Semantics, opcode: str, x: Operand, y: Operand, propagate_nan:
     name = str(getattr(propagate_nan, "name", propagate_nan)).lower()
     if name != PropagateNan.ALL or not a.type.dtype.is_float:
         return result
-    total = sem.binary("+", a, b)  # NaN when either is
-    return sem.select(sem.compare("!=", total, total), _nan_of(sem, a, b), result)
-
-
-def _nan_of(sem: Semantics, a: ir.Value, b: ir.Value) -> ir.Value:
-    """NaN where a or b is one, whatever sums such as inf - inf give."""
     either = sem.binary("|", sem.compare("!=", a, a), sem.compare("!=", b, b))
-    nan = sem.const(float("nan"), a.type.dtype, a.type.shape)
-    return sem.select(either, nan, a)
+    return sem.select(either, sem.const(float("nan"), a.type.dtype), result)
 
 
 def minimum(sem: Semantics, x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> ir.Value:
