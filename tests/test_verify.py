@@ -126,7 +126,7 @@ def _owner(m: Maker) -> None:
 
 
 def one(opcode: str, operands: str, result: Type | None, **attrs: ir.Attribute) -> Callable[[Maker], None]:
-    """An operation whose operands are named: parameters p, n, f, or tiles t (f32), m (i1), i (i32), h, d, q."""
+    """An operation whose operands are named: parameters p, n, f, or tiles t, m, i, h, d, w, q."""
 
     def make(m: Maker) -> None:
         known = {

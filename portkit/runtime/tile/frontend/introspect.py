@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir
@@ -13,6 +14,18 @@ from portkit.runtime.tile.frontend.context import Context, nearest
 from portkit.runtime.tile.frontend.promotion import is_unsigned
 from portkit.runtime.tile.frontend.semantics import describe
 from portkit.runtime.tile.language._base import unwrap
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A method of a type, such as `is_floating`: calling it gives what is known already."""
+
+    value: bool
+    constexpr_function: ClassVar[bool] = True
+
+    def __call__(self) -> bool:
+        return self.value
+
 
 _TRITON_NAMES = {
     "i1": "int1",
@@ -33,7 +46,7 @@ _TYPE: dict[str, Callable[[ir.Type], Any]] = {
     "scalar": lambda t: t.element,
     "shape": lambda t: t.shape,
     "numel": lambda t: t.numel,
-    "is_block": lambda t: lambda: t.is_tile,
+    "is_block": lambda t: Answer(t.is_tile),
 }
 _DTYPE: dict[str, Callable[[ir.DType], Any]] = {
     "name": lambda d: _TRITON_NAMES.get(str(d), f"{d.kind}{d.bits}"),
@@ -41,37 +54,37 @@ _DTYPE: dict[str, Callable[[ir.DType], Any]] = {
     "int_bitwidth": lambda d: d.bits,
     "itemsize": lambda d: d.size,
     "scalar": lambda d: d,
-    "is_floating": lambda d: lambda: d.is_float,
-    "is_standard_floating": lambda d: lambda: d.is_float,
-    "is_int": lambda d: lambda: d.is_int,
-    "is_bool": lambda d: lambda: d.is_bool,
-    "is_int_signed": lambda d: lambda: d.is_int and not is_unsigned(d),
-    "is_int_unsigned": lambda d: lambda: is_unsigned(d),
-    "is_ptr": lambda d: lambda: False,
-    "is_block": lambda d: lambda: False,
-    "is_fp8": lambda d: lambda: False,
-    "is_fp16": lambda d: lambda: d == ir.F16,
-    "is_bf16": lambda d: lambda: d == ir.BF16,
-    "is_fp32": lambda d: lambda: d == ir.F32,
-    "is_fp64": lambda d: lambda: d == ir.F64,
-    "is_int1": lambda d: lambda: d == ir.I1,
-    "is_int8": lambda d: lambda: d == ir.I8,
-    "is_int16": lambda d: lambda: d == ir.I16,
-    "is_int32": lambda d: lambda: d == ir.I32,
-    "is_int64": lambda d: lambda: d == ir.I64,
-    "is_uint8": lambda d: lambda: d == ir.U8,
-    "is_uint16": lambda d: lambda: d == ir.U16,
-    "is_uint32": lambda d: lambda: d == ir.U32,
-    "is_uint64": lambda d: lambda: d == ir.U64,
+    "is_floating": lambda d: Answer(d.is_float),
+    "is_standard_floating": lambda d: Answer(d.is_float),
+    "is_int": lambda d: Answer(d.is_int),
+    "is_bool": lambda d: Answer(d.is_bool),
+    "is_int_signed": lambda d: Answer(d.is_int and not is_unsigned(d)),
+    "is_int_unsigned": lambda d: Answer(is_unsigned(d)),
+    "is_ptr": lambda d: Answer(False),
+    "is_block": lambda d: Answer(False),
+    "is_fp8": lambda d: Answer(False),
+    "is_fp16": lambda d: Answer(d == ir.F16),
+    "is_bf16": lambda d: Answer(d == ir.BF16),
+    "is_fp32": lambda d: Answer(d == ir.F32),
+    "is_fp64": lambda d: Answer(d == ir.F64),
+    "is_int1": lambda d: Answer(d == ir.I1),
+    "is_int8": lambda d: Answer(d == ir.I8),
+    "is_int16": lambda d: Answer(d == ir.I16),
+    "is_int32": lambda d: Answer(d == ir.I32),
+    "is_int64": lambda d: Answer(d == ir.I64),
+    "is_uint8": lambda d: Answer(d == ir.U8),
+    "is_uint16": lambda d: Answer(d == ir.U16),
+    "is_uint32": lambda d: Answer(d == ir.U32),
+    "is_uint64": lambda d: Answer(d == ir.U64),
 }
 _POINTER: dict[str, Callable[[ir.Pointer], Any]] = {
     "element_ty": lambda p: p.to,
     "scalar": lambda p: p,
     "primitive_bitwidth": lambda p: 64,
-    "is_ptr": lambda p: lambda: True,
-    "is_floating": lambda p: lambda: False,
-    "is_int": lambda p: lambda: False,
-    "is_block": lambda p: lambda: False,
+    "is_ptr": lambda p: Answer(True),
+    "is_floating": lambda p: Answer(False),
+    "is_int": lambda p: Answer(False),
+    "is_block": lambda p: Answer(False),
 }
 
 
