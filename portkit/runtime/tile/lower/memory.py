@@ -1,0 +1,283 @@
+"""Loads and stores of one vector or scalar: contiguous, uniform, strided or scattered, under exact masks.
+
+Nothing that a mask excludes is touched: vectors use masked instructions, scalars go to a dummy address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from portkit.runtime.tile import ir
+from portkit.runtime.tile.affine import Affine
+from portkit.runtime.tile.lower import floats
+from portkit.runtime.tile.lower.elementwise import memory_element
+from portkit.runtime.tile.lower.emit import I1, PTR, T, V
+from portkit.runtime.tile.lower.place import Index, Known, Place
+from portkit.runtime.tile.lower.storage import Buffer, element_bytes
+
+if TYPE_CHECKING:
+    from portkit.runtime.tile.lower.evaluate import Evaluator
+
+
+class Memory:
+    """Memory accesses for an evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.code = evaluator.code
+
+    # --- kernel memory --------------------------------------------------------------------------------
+
+    def load(self, op: ir.Op, place: Place) -> V:
+        """A `load` at a place."""
+        form = self.evaluator.context.analysis.of(op.operands[0])
+        vector = next((k for k, i in enumerate(place) if i.vec), None)
+        mask_value = op.operands[1] if op.attrs.get("has_mask") else None
+        other_value = op.operands[2] if op.attrs.get("has_other") else None
+        dtype = op.result.type.dtype
+        if vector is None or not form.varies(vector):
+            return self._load_uniform(form, mask_value, other_value, dtype, place)
+        mask = self.mask(mask_value, place)
+        other = None if other_value is None or mask is None else self.evaluator.at(other_value, place)
+        pointer, offsets = self.address(form, place, dtype)
+        if offsets is None:
+            return self.vector_load(pointer, dtype, mask, other)
+        return self.gather(pointer, offsets, dtype, mask, other)
+
+    def mask(self, value: ir.Value | None, place: Place) -> V | None:
+        """The mask at a place together with the lanes that exist; None: all."""
+        mask = None if value is None else self.evaluator.condition(value, place)
+        valid = self.evaluator.valid
+        if valid is None:
+            return mask
+        return valid if mask is None else self.code.bin("and", self.code.splat(mask, valid.type.lanes), valid)
+
+    def _load_uniform(
+        self,
+        form: Affine,
+        mask_value: ir.Value | None,
+        other_value: ir.Value | None,
+        dtype: ir.DType,
+        place: Place,
+    ) -> V:
+        """One address for all lanes: loaded once, where it last changes, under its own full mask."""
+        evaluator = self.evaluator
+        with evaluator.assuming(Known()):
+            pointer, offsets = self.address(form, place, dtype)
+            assert offsets is None
+            mask = None if mask_value is None else evaluator.condition(mask_value, place)
+            other = None if other_value is None or mask is None else evaluator.at(other_value, place)
+        return self.scalar_load(pointer, dtype, mask, other)
+
+    def scalar_load(self, pointer: V, dtype: ir.DType, mask: V | None, other: V | None) -> V:
+        """One element; where the mask (of one lane, or of several) is off, `other` or 0."""
+        code = self.code
+        elt = memory_element(dtype)
+        if mask is None:
+            return self.unpack(dtype, code.op(f"load {elt}, ptr {{}}", T(elt), pointer))
+        some = self.any_lane(mask)
+        safe = code.op("select i1 {}, ptr {}, ptr {}", PTR, some, pointer, self.evaluator.context.dummy)
+        value = self.unpack(dtype, code.op(f"load {elt}, ptr {{}}", T(elt), safe))
+        return self.blend(mask, value, other)
+
+    def blend(self, mask: V, value: V, other: V | None) -> V:
+        code = self.code
+        if other is None:
+            other = code.const(0, value.type)
+        lanes = max(mask.type.lanes, value.type.lanes, other.type.lanes)
+        mask = code.splat(mask, lanes)
+        return code.select(mask, code.splat(value, lanes), code.splat(other, lanes))
+
+    def any_lane(self, mask: V) -> V:
+        if not mask.type.lanes:
+            return mask
+        return self.code.call(f"llvm.vector.reduce.or.{mask.type.suffix}", I1, mask)
+
+    def address(self, form: Affine, place: Place, dtype: ir.DType) -> tuple[V, V | None]:
+        """Address of lane 0 and, if the lanes aren't contiguous, the offset of each lane (elements)."""
+        evaluator, code = self.evaluator, self.code
+        assert form.pointer is not None, "a pointer has a base"
+        term = form.pointer
+        pointer = evaluator.at(term.value, tuple(self._index(d, place) for d in term.dims))
+        parts = [evaluator.poly(form.base)]
+        lanes: list[V] = []
+        contiguous = not pointer.type.lanes
+        for stride, index in zip(form.strides, place, strict=True):
+            if not stride.terms:
+                continue
+            factor = evaluator.poly(stride)
+            parts.append(code.mul(factor, index.base))
+            if index.vec:
+                contiguous = contiguous and factor.const == 1
+                iota = code.iota("i64", evaluator.lanes)
+                lanes.append(code.bin("mul", iota, code.splat(factor, evaluator.lanes)))
+        for other, coefficient in sorted(form.others, key=lambda t: evaluator.context.number(t[0].value)):
+            value = evaluator.at(other.value, tuple(self._index(d, place) for d in other.dims))
+            wide = evaluator.wide(other.value, value)
+            factor = code.splat(evaluator.poly(coefficient), wide.type.lanes)
+            product = wide if factor.const == 1 else code.bin("mul", wide, factor)
+            (lanes if wide.type.lanes else parts).append(product)
+            contiguous = contiguous and not wide.type.lanes
+        pointer = self._advance(pointer, parts, memory_element(dtype))
+        if contiguous:
+            return pointer, None
+        total = lanes[0] if lanes else code.const(0, T("i64", evaluator.lanes))
+        for part in lanes[1:]:
+            total = code.bin("add", total, part)
+        return pointer, total
+
+    def _index(self, dim: int | None, place: Place) -> Index:
+        return Index(self.code.i64(0)) if dim is None else place[dim]
+
+    def _advance(self, pointer: V, parts: list[V], elt: str) -> V:
+        """Pointer plus the parts, outermost first, so that what is invariant is added outside the loops."""
+        by_depth: dict[int, V] = {}
+        for part in parts:
+            depth = max(part.depth, self.code.floor)
+            by_depth[depth] = self.code.add(by_depth[depth], part) if depth in by_depth else part
+        for depth in sorted(by_depth):
+            pointer = self.code.gep(elt, pointer, by_depth[depth])
+        return pointer
+
+    def vector_load(self, pointer: V, dtype: ir.DType, mask: V | None, other: V | None) -> V:
+        code = self.code
+        t = T(memory_element(dtype), self.evaluator.lanes)
+        align = element_bytes(dtype)
+        if mask is None:
+            return self.unpack(dtype, code.op(f"load {t}, ptr {{}}, align {align}", t, pointer))
+        mask = code.splat(mask, t.lanes)
+        name = f"llvm.masked.load.{t.suffix}.p0"
+        code.declare(name, t, PTR, T("i1", t.lanes), t)
+        text = f"call {t} @{name}(ptr align {align} {{}}, {mask.type} {{}}, {t} zeroinitializer)"
+        return self._other(mask, self.unpack(dtype, code.op(text, t, pointer, mask)), other)
+
+    def _other(self, mask: V, value: V, other: V | None) -> V:
+        return value if other is None or other.const == 0 else self.blend(mask, value, other)
+
+    def gather(self, pointer: V, offsets: V, dtype: ir.DType, mask: V | None, other: V | None) -> V:
+        code, lanes = self.code, self.evaluator.lanes
+        t = T(memory_element(dtype), lanes)
+        pointers = code.gep(t.elt, pointer, offsets)
+        on = code.splat(mask if mask is not None else code.const(True, I1), lanes)
+        name = f"llvm.masked.gather.{t.suffix}.{pointers.type.suffix}"
+        code.declare(name, t, pointers.type, on.type, t)
+        align = element_bytes(dtype)
+        text = f"call {t} @{name}({pointers.type} align {align} {{}}, {on.type} {{}}, {t} zeroinitializer)"
+        value = self.unpack(dtype, code.op(text, t, pointers, on))
+        return value if mask is None else self._other(on, value, other)
+
+    def store(self, op: ir.Op, place: Place, value: V) -> None:
+        """A `store` of a computed value at a place."""
+        evaluator, code = self.evaluator, self.code
+        dtype = op.operands[0].type.dtype
+        form = evaluator.context.analysis.of(op.operands[0])
+        mask = self.mask(op.operands[2] if op.attrs.get("has_mask") else None, place)
+        pointer, offsets = self.address(form, place, dtype)
+        value = self.pack(dtype, value)
+        vector = next((k for k, i in enumerate(place) if i.vec), None)
+        if vector is None:
+            self.scalar_store(pointer, value, mask)
+            return
+        lanes = evaluator.lanes
+        value = code.splat(value, lanes)
+        if offsets is None and not form.varies(vector):
+            offsets = code.const(0, T("i64", lanes))
+        align = element_bytes(dtype)
+        if offsets is None and mask is None:
+            code.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}")
+            return
+        on = code.splat(mask if mask is not None else code.const(True, I1), lanes)
+        where = pointer if offsets is None else code.gep(value.type.elt, pointer, offsets)
+        kind = "store" if offsets is None else "scatter"
+        name = f"llvm.masked.{kind}.{value.type.suffix}.{where.type.suffix}"
+        code.declare(name, "void", value.type, where.type, on.type)
+        args = f"{value.type} {value.text}, {where.type} align {align} {where.text}, {on.type} {on.text}"
+        code.line(f"call void @{name}({args})")
+
+    def scalar_store(self, pointer: V, value: V, mask: V | None) -> None:
+        """One packed element, or nothing where the mask is off."""
+        if mask is not None:
+            dummy = self.evaluator.context.dummy
+            pointer = self.code.op("select i1 {}, ptr {}, ptr {}", PTR, mask, pointer, dummy)
+        self.code.line(f"store {value.type} {value.text}, ptr {pointer.text}")
+
+    # --- buffers --------------------------------------------------------------------------------------
+
+    def read(self, buffer: Buffer, place: Place) -> V:
+        """An element, or a vector, of a kept tile."""
+        pointer, step = self._locate(buffer, place)
+        code, lanes = self.code, self.evaluator.lanes
+        dtype = buffer.element
+        elt = "ptr" if isinstance(dtype, ir.Pointer) else memory_element(dtype)
+        if step == 0:
+            return self._kept(buffer, code.op(f"load {elt}, ptr {{}}", T(elt), pointer))
+        t = T(elt, lanes)
+        if step == 1:
+            align = element_bytes(dtype)
+            return self._kept(buffer, code.op(f"load {t}, ptr {{}}, align {align}", t, pointer))
+        ramp = code.bin("mul", code.iota("i64", lanes), code.const(step, T("i64", lanes)))
+        pointers = code.gep(elt, pointer, ramp)
+        name = f"llvm.masked.gather.{t.suffix}.{pointers.type.suffix}"
+        on = code.const(True, T("i1", lanes))
+        if self.evaluator.valid is not None:
+            on = self.evaluator.valid
+        code.declare(name, t, pointers.type, on.type, t)
+        align = element_bytes(dtype)
+        text = f"call {t} @{name}({pointers.type} align {align} {{}}, {on.type} {{}}, {t} zeroinitializer)"
+        return self._kept(buffer, code.op(text, t, pointers, on))
+
+    def _kept(self, buffer: Buffer, value: V) -> V:
+        return value if isinstance(buffer.element, ir.Pointer) else self.unpack(buffer.element, value)
+
+    def write(self, buffer: Buffer, place: Place, value: V) -> None:
+        """Puts an element, or a vector, into a kept tile."""
+        pointer, step = self._locate(buffer, place)
+        code, lanes = self.code, self.evaluator.lanes
+        if isinstance(buffer.element, ir.DType):
+            value = self.pack(buffer.element, value)
+        if step == 0:
+            code.line(f"store {value.type} {value.text}, ptr {pointer.text}")
+            return
+        value = code.splat(value, lanes)
+        align = element_bytes(buffer.element)
+        if step == 1:
+            code.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}")
+            return
+        ramp = code.bin("mul", code.iota("i64", lanes), code.const(step, T("i64", lanes)))
+        pointers = code.gep(value.type.elt, pointer, ramp)
+        on = code.const(True, T("i1", lanes)) if self.evaluator.valid is None else self.evaluator.valid
+        name = f"llvm.masked.scatter.{value.type.suffix}.{pointers.type.suffix}"
+        code.declare(name, "void", value.type, pointers.type, on.type)
+        args = (
+            f"{value.type} {value.text}, {pointers.type} align {align} {pointers.text}, {on.type} {on.text}"
+        )
+        code.line(f"call void @{name}({args})")
+
+    def _locate(self, buffer: Buffer, place: Place) -> tuple[V, int]:
+        """Address of lane 0, and the distance of lanes (0: one element)."""
+        code = self.code
+        parts, step = [], 0
+        for stride, index in zip(buffer.strides, place, strict=True):
+            parts.append(code.mul(index.base, code.i64(stride)))
+            if index.vec:
+                step = stride
+        elt = "ptr" if isinstance(buffer.element, ir.Pointer) else memory_element(buffer.element)
+        return self._advance(buffer.pointer, parts, elt), step
+
+    # --- memory and register forms ----------------------------------------------------------------------
+
+    def unpack(self, dtype: ir.DType, value: V) -> V:
+        """What was loaded, as it is in registers."""
+        if dtype.is_bool:
+            return self.code.compare("icmp ne", value, self.code.const(0, value.type))
+        if dtype.is_float and dtype.bits == 16:
+            return floats.widen(self.code, self.evaluator.context.target, dtype.kind, value)
+        return value
+
+    def pack(self, dtype: ir.DType, value: V) -> V:
+        """What is in registers, as it is stored."""
+        if dtype.is_bool:
+            return self.code.cast("zext", value, "i8")
+        if dtype.is_float and dtype.bits == 16:
+            return floats.narrow(self.code, self.evaluator.context.target, dtype.kind, value)
+        return value

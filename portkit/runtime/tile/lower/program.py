@@ -1,0 +1,230 @@
+"""A whole kernel: the loop over block programs, scalars, control flow, and the groups of tile operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from portkit.errors import KernelError
+from portkit.runtime.targets import Target
+from portkit.runtime.tile import ir
+from portkit.runtime.tile.affine import source_dims
+from portkit.runtime.tile.lower.alias import Aliases
+from portkit.runtime.tile.lower.control import Control
+from portkit.runtime.tile.lower.elementwise import register
+from portkit.runtime.tile.lower.emit import I32, I64, PTR, Code, T, V
+from portkit.runtime.tile.lower.evaluate import Evaluator
+from portkit.runtime.tile.lower.group import Grouper, Root
+from portkit.runtime.tile.lower.loops import Nest
+from portkit.runtime.tile.lower.place import Context
+from portkit.runtime.tile.lower.plan import Planner
+from portkit.runtime.tile.lower.storage import (
+    Arena,
+    Buffer,
+    dense,
+    element_bytes,
+    kept_element,
+    padded,
+)
+
+ABI = "ptr noalias nocapture readonly %args, i64 %begin, i64 %end, ptr noalias align 64 %scratch"
+
+
+class Program:
+    """Lowers one function for a target."""
+
+    def __init__(self, func: ir.Function, target: Target) -> None:
+        self.func = func
+        self.code = Code()
+        self.context = Context(self.code, target)
+        self.arena = Arena()
+        self.aliases = Aliases(func, self.context.analysis)
+        self.kept = Planner(func, self.context.analysis, self.aliases).run()
+        self.grouper = Grouper(self.aliases, self._stops())
+        self.evaluator = Evaluator(self.context)
+        self.control = Control(self)
+        self.pending: list[Root] = []
+        self.ids: dict[str, V] = {}
+
+    def _stops(self) -> set[ir.Value]:
+        """Values that live in buffers: kept ones, and results of operations that are not virtual."""
+        stops = set(self.kept)
+        for op in self.func.walk():
+            if op.opcode in ("reduce", "dot", "for", "while", "if", "atomic_add") or _reinterprets(op):
+                stops.update(op.results)
+        return stops
+
+    def run(self) -> None:
+        """Emits the body of the function."""
+        code = self.code
+        slots = {name: self._slot(k, I64) for k, name in enumerate(("gx", "gy", "gz"))}
+        for k, param in enumerate(self.func.params):
+            self.context.scalars[param] = self._parameter(3 + k, param)
+
+        def program(index: V, _: list[V]) -> list[V]:
+            self.ids = {**slots, "id": index}
+            with code.barrier():
+                self.block(self.func.body)
+            return []
+
+        code.loop(V("%begin", I64), V("%end", I64), 1, [], program)
+        code.scopes[-1].block.end = "ret void"
+
+    def _slot(self, k: int, t: T) -> V:
+        where = self.code.gep("i64", V("%args", PTR), self.code.i64(k))
+        return self.code.here(f"load {t}, ptr {where.text}", t)
+
+    def _parameter(self, k: int, param: ir.Value) -> V:
+        element = param.type.element
+        if isinstance(element, ir.Pointer):
+            return self._slot(k, PTR)
+        if element.is_bool or (element.is_float and element.bits == 16):
+            return self.evaluator.memory.unpack(element, self._slot(k, T("i8" if element.is_bool else "i16")))
+        return self._slot(k, register(element))
+
+    # --- blocks ---------------------------------------------------------------------------------------
+
+    def block(self, block: ir.Block) -> None:
+        """Emits the operations of a block, but for its terminator."""
+        for op in block.ops:
+            if op.opcode in ("yield", "return"):
+                break
+            self.operation(op)
+        self.flush()
+
+    def operation(self, op: ir.Op) -> None:
+        special: dict[str, Callable[[ir.Op], None]] = {
+            "reduce": self._reduce,
+            "dot": self._dot,
+            "for": self.control.for_loop,
+            "while": self.control.while_loop,
+            "if": self.control.branch,
+            "atomic_add": self._atomic,
+            "store": self._store,
+        }
+        if op.opcode in special:
+            special[op.opcode](op)
+        elif not op.result.type.is_tile:
+            self._scalar(op)
+        elif _reinterprets(op):
+            self._reshape(op)
+        elif op.result in self.kept:
+            self.add(Root("keep", op.result, op.result.type.shape, op, self.buffer(op.result), op.result))
+
+    def add(self, root: Root) -> None:
+        """Appends a root to the group that waits, after emitting that if the two can't share a loop."""
+        if self.grouper.conflict(self.pending, root):
+            self.flush()
+        self.pending.append(root)
+
+    def flush(self) -> None:
+        """Emits the group that waits."""
+        if self.pending:
+            roots, self.pending = self.pending, []
+            Nest(self.context, self.grouper, roots).emit()
+
+    def buffer(self, value: ir.Value, shape: tuple[int, ...] | None = None) -> Buffer:
+        """Fresh scratch memory for a tile."""
+        shape = value.type.shape if shape is None else shape
+        element = kept_element(value.type.element)
+        strides = dense(shape) if self._is_reshaped(value) else padded(shape, 16)
+        count = max(strides[0] * shape[0], 1) * element_bytes(element)
+        return Buffer(self.scratch(count), element, shape, strides)
+
+    def _is_reshaped(self, value: ir.Value) -> bool:
+        return value in self.dense_values()
+
+    def dense_values(self) -> set[ir.Value]:
+        """Tiles whose memory is seen with another shape as well."""
+        if not hasattr(self, "_dense"):
+            self._dense = {op.operands[0] for op in self.func.walk() if op.opcode == "reshape"}
+        return self._dense
+
+    def scratch(self, count: int) -> V:
+        """The address of `count` bytes of scratch."""
+        offset = self.arena.take(count)
+        return self.code.at(0, f"getelementptr i8, ptr %scratch, i64 {offset}", PTR)
+
+    def _reshape(self, op: ir.Op) -> None:
+        """The memory of the operand, seen with another shape."""
+        self.flush()
+        source = op.operands[0]
+        buffer = self.context.buffers[source]
+        if not buffer.is_dense:
+            where = self.scratch(source.type.numel * 8)
+            buffer = Buffer(where, buffer.element, buffer.shape, dense(buffer.shape))
+            self.add(Root("keep", source, source.type.shape, None, buffer, None))
+            self.flush()
+        self.context.buffers[op.result] = buffer.reshaped(op.result.type.shape)
+
+    # --- operations -----------------------------------------------------------------------------------
+
+    def _waits_for(self, values: list[ir.Value]) -> bool:
+        results = {root.result for root in self.pending}
+        return any(v in results for v in values)
+
+    def _scalar(self, op: ir.Op) -> None:
+        context, code = self.context, self.code
+        value = op.result
+        if self._waits_for(op.operands):
+            self.flush()
+        if op.opcode == "const":
+            context.scalars[value] = code.const(op.attrs["value"], register(value.type.element))  # type: ignore[arg-type]
+        elif op.opcode in ("program_id", "num_programs"):
+            context.scalars[value] = self._grid(op)
+        elif op.opcode == "load":
+            self.flush()
+            args = [context.scalars[v] for v in op.operands]
+            mask = args[1] if len(args) > 1 else None
+            other = args[2] if len(args) > 2 else None
+            context.scalars[value] = self.evaluator.memory.scalar_load(args[0], value.type.dtype, mask, other)
+        elif op.opcode == "reshape" and not op.operands[0].type.is_tile:
+            context.scalars[value] = context.scalars[op.operands[0]]
+        elif any(v.type.is_tile for v in op.operands):
+            raise KernelError(f"{op.opcode} of a tile to a scalar has no lowering", place=str(op.loc or ""))
+        else:
+            args = [context.scalars[v] for v in op.operands]
+            context.scalars[value] = self.evaluator.elementwise.emit(op, args)
+
+    def _grid(self, op: ir.Op) -> V:
+        code, ids = self.code, self.ids
+        axis = int(op.attrs["axis"])  # type: ignore[arg-type]
+        if op.opcode == "num_programs":
+            return code.cast("trunc", ids[("gx", "gy", "gz")[axis]], "i32")
+        quotient = ids["id"]
+        for k in range(axis):
+            quotient = code.bin("udiv", quotient, ids[("gx", "gy")[k]])
+        if axis < 2:
+            quotient = code.bin("urem", quotient, ids[("gx", "gy")[axis]])
+        return code.cast("trunc", quotient, I32.elt)
+
+    def _store(self, op: ir.Op) -> None:
+        if op.operands[0].type.is_tile:
+            self.add(Root("store", op.operands[0], op.operands[0].type.shape, op))
+            return
+        self.flush()
+        memory = self.evaluator.memory
+        args = [self.context.scalars[v] for v in op.operands]
+        value = memory.pack(op.operands[0].type.dtype, args[1])
+        memory.scalar_store(args[0], value, args[2] if len(args) > 2 else None)
+
+    def _reduce(self, op: ir.Op) -> None:
+        source, result = op.operands[0], op.result
+        buffer = self.buffer(result) if result.type.is_tile else None
+        self.add(Root("reduce", source, source.type.shape, op, buffer, result))
+
+    def _dot(self, op: ir.Op) -> None:
+        from portkit.runtime.tile.lower.dot import lower_dot
+
+        self.flush()
+        lower_dot(self, op)
+
+    def _atomic(self, op: ir.Op) -> None:
+        from portkit.runtime.tile.lower.atomic import lower_atomic
+
+        self.flush()
+        lower_atomic(self, op)
+
+
+def _reinterprets(op: ir.Op) -> bool:
+    """A reshape that changes which elements are neighbours."""
+    return op.opcode == "reshape" and op.result.type.is_tile and source_dims(op) is None
