@@ -149,8 +149,6 @@ class Nest:
         new = [list(copy) for copy in accs]
         for root in self.roots:
             values = [self.evaluator.at(root.value, place) for place in places]
-            if root.kind == "store" and root.op is not None:
-                values = [self.evaluator.at(root.op.operands[1], place) for place in places]
             if root in self.reducers:
                 k = list(self.reducers).index(root)
                 for copy, place, value in zip(new, places, values, strict=True):

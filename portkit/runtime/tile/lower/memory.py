@@ -107,8 +107,10 @@ class Memory:
                 continue
             factor = evaluator.poly(stride)
             parts.append(code.mul(factor, index.base))
+            if index.vec and factor.const == 1 and contiguous and not form.others:
+                continue
             if index.vec:
-                contiguous = contiguous and factor.const == 1
+                contiguous = False
                 iota = code.iota("i64", evaluator.lanes)
                 lanes.append(code.bin("mul", iota, code.splat(factor, evaluator.lanes)))
         for other, coefficient in sorted(form.others, key=lambda t: evaluator.context.number(t[0].value)):
@@ -136,7 +138,11 @@ class Memory:
             depth = max(part.depth, self.code.floor)
             by_depth[depth] = self.code.add(by_depth[depth], part) if depth in by_depth else part
         for depth in sorted(by_depth):
-            pointer = self.code.gep(elt, pointer, by_depth[depth])
+            key = ("gep", elt, pointer.text, by_depth[depth].text)
+            memo = self.code.scopes[max(depth, pointer.depth)].memo
+            if key not in memo:
+                memo[key] = self.code.gep(elt, pointer, by_depth[depth])
+            pointer = memo[key]
         return pointer
 
     def vector_load(self, pointer: V, dtype: ir.DType, mask: V | None, other: V | None) -> V:

@@ -199,7 +199,7 @@ class Program:
 
     def _store(self, op: ir.Op) -> None:
         if op.operands[0].type.is_tile:
-            self.add(Root("store", op.operands[0], op.operands[0].type.shape, op))
+            self.add(Root("store", op.operands[1], op.operands[0].type.shape, op))
             return
         self.flush()
         memory = self.evaluator.memory
