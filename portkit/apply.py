@@ -38,6 +38,7 @@ class Applied:
     """What became of the findings of one text."""
 
     text: str
+    masked: str  # what was parsed: `text`, unless lines of it were masked
     done: list[Finding] = field(default_factory=list)
     deferred: list[Finding] = field(default_factory=list)  # overlap with one that is done: next round
     refused: list[tuple[Finding, str]] = field(default_factory=list)
@@ -117,7 +118,7 @@ def _apply_text(text: str, findings: Sequence[Finding]) -> Applied:
     inside = [plan for plan in chosen if all(0 <= p.start <= p.end <= len(text) for p in plan.patches)]
     refused += [(plan.finding, "the place is outside the file") for plan in chosen if plan not in inside]
     new = carry_out(text, [patch for plan in inside for patch in plan.patches])
-    return Applied(new, [plan.finding for plan in inside], deferred, refused)
+    return Applied(new, new, [plan.finding for plan in inside], deferred, refused)
 
 
 # --- Python ---------------------------------------------------------------------------------------
@@ -133,18 +134,20 @@ class _Python:
 
     def apply(self, findings: Sequence[Finding]) -> Applied:
         if not findings:
-            return Applied(self.raw)
+            return Applied(self.raw, self.text)
         try:
             tree = Tree(self.text)
         except (SyntaxError, ValueError, RecursionError) as error:
-            return Applied(self.raw, refused=[(f, f"the file can't be parsed ({error})") for f in findings])
+            return Applied(
+                self.raw, self.text, refused=[(f, f"the file can't be parsed ({error})") for f in findings]
+            )
         self.compiles = _compiles(self.text)
         chosen, deferred, refused = _select(findings, lambda finding: _lower(tree, finding))
         accepted: list[_Plan] = []
         self._settle(chosen, accepted, deferred, refused)
         accepted.sort(key=lambda plan: plan.finding.sort_key)
-        new = self.build(accepted)[1]
-        return Applied(new, [plan.finding for plan in accepted], deferred, refused)
+        text, new = self.build(accepted)
+        return Applied(new, text, [plan.finding for plan in accepted], deferred, refused)
 
     def _settle(
         self,

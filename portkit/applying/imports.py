@@ -16,15 +16,16 @@ _FUTURE = "__future__"
 
 
 def settle(
-    text: str, needs: Iterable[NeedImport], drops: Iterable[DropImport], *, init: bool
+    text: str, needs: Iterable[NeedImport], drops: Iterable[DropImport], *, init: bool = False, head: int = 0
 ) -> list[list[Patch]]:
     """Patches, in rounds (each for the text after the one before), that add and remove imports.
 
-    `init` says that the text is an `__init__.py`, whose imports may be there for others.
+    `init` says that the text is an `__init__.py`, whose imports may be there for others.  `head` is the
+    number of first statements that must stay first (a cell magic), beyond a docstring and `__future__`.
     """
     rounds: list[list[Patch]] = []
     for need in dict.fromkeys(needs):
-        text = _round(text, rounds, _add(text, need))
+        text = _round(text, rounds, _add(text, need, head))
     for drop in dict.fromkeys(drops):
         text = _round(text, rounds, _remove(text, drop.local, init=init))
     return rounds
@@ -58,7 +59,7 @@ def local(need: NeedImport) -> str:
     return need.alias or need.name or need.module.partition(".")[0]
 
 
-def _provides(node: ast.stmt, need: NeedImport) -> bool:
+def provides(node: ast.stmt, need: NeedImport) -> bool:
     """Whether an import statement already binds what is needed."""
     if isinstance(node, ast.Import) and need.name is None:
         return any(alias.name == need.module and (alias.asname or None) == need.alias for alias in node.names)
@@ -97,17 +98,17 @@ def _first_use(body: Sequence[ast.stmt], name: str) -> int:
     return len(body)
 
 
-def _add(text: str, need: NeedImport) -> list[Patch]:
+def _add(text: str, need: NeedImport, head: int) -> list[Patch]:
     module, lines = _parse(text)
     body = module.body
     use = _first_use(body, local(need))
-    if any(_provides(node, need) for node in body[:use]):
+    if any(provides(node, need) for node in body[:use]):
         return []
     for node in body[:use]:
         if need.name is not None and _can_take(node, need.module):
             assert isinstance(node, ast.ImportFrom)
             return [_extend(node, need, lines)]
-    return [_insertion(body, use, need, lines)]
+    return [_insertion(body, use, need, lines, head)]
 
 
 def _can_take(node: ast.stmt, module: str) -> bool:
@@ -131,10 +132,9 @@ def _extend(node: ast.ImportFrom, need: NeedImport, lines: Lines) -> Patch:
     return closing(last.end, f",{gap}{need.name}{alias}", 0)
 
 
-def _insertion(body: Sequence[ast.stmt], use: int, need: NeedImport, lines: Lines) -> Patch:
+def _insertion(body: Sequence[ast.stmt], use: int, need: NeedImport, lines: Lines, head: int) -> Patch:
     """Add an import after the first block of imports, or before the first use if that is earlier."""
     newline = lines.newline()
-    head = 0
     while head < len(body) and ((head == 0 and _is_docstring(body[0])) or _is_future(body[head])):
         head += 1
     at = next(

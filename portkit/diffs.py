@@ -1,0 +1,34 @@
+"""Unified diffs of files, as bytes, so that `patch` and `git apply` take them whatever the encoding."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+_COLOURS = {b"+": b"\x1b[32m", b"-": b"\x1b[31m", b"@": b"\x1b[36m"}
+_BOLD, _END = b"\x1b[1m", b"\x1b[0m"
+_NO_NEWLINE = b"\\ No newline at end of file\n"
+
+
+def diff(path: str, before: bytes | None, after: bytes) -> Iterator[bytes]:
+    """Lines of the diff of one file; `before` is None if the file is new."""
+    old_name = f"a/{path}".encode() if before is not None else b"/dev/null"
+    lines = difflib.diff_bytes(
+        difflib.unified_diff, _lines(before or b""), _lines(after), old_name, f"b/{path}".encode()
+    )
+    for line in lines:
+        yield line if line.endswith(b"\n") else line + b"\n" + _NO_NEWLINE
+
+
+def coloured(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a diff for a terminal."""
+    for line in lines:
+        head = line.startswith((b"--- ", b"+++ "))
+        colour = _BOLD if head else _COLOURS.get(line[:1], b"")
+        yield colour + line.rstrip(b"\n") + _END + b"\n" if colour else line
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Lines that end with a line feed, the last one perhaps without; nothing else ends a line for `patch`."""
+    parts = data.split(b"\n")
+    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

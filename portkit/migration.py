@@ -1,0 +1,163 @@
+"""The migrate command behind its options: plan, show or write, and say what is left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from portkit import config as settings
+from portkit import copying, diffs, summary, writing
+from portkit.config import OPERATORS, Config
+from portkit.errors import UsageError
+from portkit.finding import Phase, Unparsed
+from portkit.migrate import Options, Plan, plan, rewrite
+from portkit.source import Kind, Unreadable, load
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    path: str
+    phase: str
+    mode: str = "diff"  # "diff" | "check" | "write"
+    output: str = ""
+    unsafe: bool = False
+    operators: str = ""
+    select: Sequence[str] = field(default_factory=list)
+    ignore: Sequence[str] = field(default_factory=list)
+    config: str = ""
+    force: bool = False
+    jobs: int = 0
+    verbose: bool = False
+    strict: bool = False
+
+
+def mode(*, diff: bool, write: bool, check: bool, output: str) -> str:
+    """The one mode that the options ask for.  Raises UsageError if they ask for two."""
+    asked = [name for name, on in (("diff", diff), ("check", check), ("write", write)) if on]
+    if len(asked) > 1 or (output and set(asked) - {"write"}):
+        names = " and ".join(f"--{name}" for name in [*asked, *(["output"] if output else [])])
+        raise UsageError(f"{names} exclude each other.", remedy="Choose one of them.")
+    return "write" if output else asked[0] if asked else "diff"
+
+
+def run(request: Request) -> int:
+    """Carry a request out; returns the exit code.  Raises UsageError, ConfigError and ManifestError."""
+    options = _options(request)
+    if request.path == "-":
+        return _run_stdin(request, options)
+    made = plan(request.path, options, jobs=request.jobs or None)
+    failed: list[Unparsed] = []
+    if request.mode == "write":
+        failed = _write(made, request)
+    elif request.mode == "check":
+        _emit(f"would change {change.path}\n".encode() for change in made.changes)
+    else:
+        _show(made)
+    made.unparsed += failed
+    where = summary.Where(request.path, request.output)
+    for line in summary.lines(made, request.mode, where, verbose=request.verbose):
+        print(line, file=sys.stderr)
+    return _code(made, request, failed)
+
+
+def _code(made: Plan, request: Request, failed: Sequence[Unparsed]) -> int:
+    if failed:
+        return 2
+    if request.mode == "check" and made.changes:
+        return 1
+    return 4 if request.strict and made.unparsed else 0
+
+
+def _options(request: Request) -> Options:
+    known = [phase.value for phase in Phase]
+    if request.phase not in known:
+        raise UsageError(f"There is no phase {request.phase}.", remedy=f"Phases: {', '.join(known)}.")
+    if request.operators and request.operators not in OPERATORS:
+        raise UsageError(
+            f"There is no choice of operators {request.operators}.",
+            remedy=f"Choices: {', '.join(OPERATORS)}.",
+        )
+    chosen = _config(request)
+    if request.operators:
+        chosen = replace(chosen, operators=request.operators)
+    return Options(Phase(request.phase), chosen, request.unsafe)
+
+
+def _config(request: Request) -> Config:
+    if request.config:
+        found = settings.load_file(Path(request.config))
+    else:
+        found = settings.load(Path() if request.path == "-" else Path(request.path))
+    return found.with_choice(_split(request.select), _split(request.ignore))
+
+
+def _split(values: Iterable[str]) -> list[str]:
+    """`--select PK101,PK2 --select PK3` → ["PK101", "PK2", "PK3"]."""
+    return [word.strip() for value in values for word in value.split(",") if word.strip()]
+
+
+# --- showing and writing --------------------------------------------------------------------------
+
+
+def _show(made: Plan) -> None:
+    for change in made.changes:
+        lines = diffs.diff(change.path, change.before, change.after)
+        _emit(diffs.coloured(lines) if sys.stdout.isatty() else lines)
+
+
+def _emit(lines: Iterable[bytes]) -> None:
+    """Bytes to stdout as they are: a diff holds lines in the encodings of its files."""
+    sys.stdout.flush()
+    for line in lines:
+        sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _write(made: Plan, request: Request) -> list[Unparsed]:
+    """Write in place, or to a copy; returns the files that could not be written or copied."""
+    if request.output:
+        target, given = Path(request.output), Path(request.path)
+        failed = copying.copy_tree(
+            made.root, target, only="" if given.is_dir() else given.name, force=request.force
+        )
+        failed += writing.write(made, target)
+        copying.list_copy(target, copying.listed(target))
+        return failed
+    if not request.force:
+        _refuse_uncommitted(made)
+    return writing.write(made)
+
+
+def _refuse_uncommitted(made: Plan) -> None:
+    if not made.changes:
+        return
+    names = writing.uncommitted(made.root, made.changes)
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise UsageError(
+            f"The git tree has uncommitted changes: {', '.join(names[:3])}{more}.",
+            place=str(made.root),
+            remedy="Commit or stash them, write a copy with --output DIR, or use --force.",
+        )
+
+
+def _run_stdin(request: Request, options: Options) -> int:
+    """Python on stdin: its diff, or with --write the migrated text, to stdout."""
+    if request.output:
+        raise UsageError("--output needs a file or a folder.", remedy="Use --write: it prints the text.")
+    data = sys.stdin.buffer.read()
+    try:
+        source = load(data, "<stdin>", Kind.PYTHON)
+    except Unreadable as error:
+        raise UsageError(f"This {error.reason}.", place="<stdin>", remedy="Give Python text.") from None
+    rewritten = rewrite(source, options)
+    after = source.encode(rewritten.text)
+    if request.mode == "write":
+        _emit([after])
+    elif request.mode == "diff" and after != data:
+        _emit(diffs.diff("<stdin>", data, after))
+    return 1 if request.mode == "check" and after != data else 0
