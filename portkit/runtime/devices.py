@@ -99,7 +99,7 @@ def device_name(device: Any = None) -> str:
     """The accelerator's name as its driver gives it, or the processor's on the CPU."""
     module = device_module()
     if module is None or _names_host(device):
-        return _processor()
+        return processor_name()
     getter = getattr(module, "get_device_name", None) or getattr(module, "get_name", None)
     if getter is None:
         return device_type()
@@ -172,7 +172,7 @@ def _names_host(device: Any) -> bool:
     return kind in _HOST
 
 
-def _processor() -> str:
+def processor_name() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
