@@ -267,12 +267,12 @@ def test_values_that_no_kernel_takes(mode, value, message):
 def test_tensors_elsewhere_are_refused_with_the_way_out():
     torch = pytest.importorskip("torch")
     with pytest.raises(
-        KernelError, match="`y` of kernel `scale` is a tensor on meta(?s:.*)portkit.runtime.ops"
+        KernelError, match=r"`y` of kernel `scale` is a tensor on meta(?s:.*)portkit.runtime.ops"
     ):
         make_scale()[1,](X, torch.empty(64, device="meta"), 1.0, 4)
-    with pytest.raises(KernelError, match="`y`.*layout torch.sparse_coo"):
+    with pytest.raises(KernelError, match=r"`y`.*layout torch.sparse_coo"):
         make_scale()[1,](X, torch.zeros(64).to_sparse(), 1.0, 4)
-    with pytest.raises(KernelError, match="`y`.*complex64"):
+    with pytest.raises(KernelError, match=r"`y`.*complex64"):
         make_scale()[1,](X, torch.zeros(64, dtype=torch.complex64), 1.0, 4)
 
 

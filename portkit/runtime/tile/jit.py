@@ -121,6 +121,9 @@ class JitFunction(Kernel):
         for arguments that the kernel can't take and for what can't be compiled.
         """
         values = self.arguments(args, kwargs)
+        if callable(grid):
+            grid = grid(dict(zip(self.names, values, strict=True)))
+        grid = checked_grid(grid, self.__name__)
         key, numbers = describe(self.params, self._fixed, values, self.__name__)
         key.append(_MODE["interpret"])
         try:
@@ -129,8 +132,6 @@ class JitFunction(Kernel):
             launcher = None  # a constant that can't be hashed: found by its signature
         if launcher is None:
             launcher = self._prepare(key, values)
-        if type(grid) is not tuple or len(grid) != 3:
-            grid = self._grid(grid, values)
         launcher(grid, numbers, values)
 
     def warmup(self, *args: Any, grid: Grid = (1,), **kwargs: Any) -> Any:
@@ -178,11 +179,6 @@ class JitFunction(Kernel):
             self._launchers[signature] = made
         return self._launchers[signature]
 
-    def _grid(self, grid: Grid, values: Sequence[Any]) -> tuple[int, int, int]:
-        if callable(grid):
-            grid = grid(dict(zip(self.names, values, strict=True)))
-        return checked_grid(grid, self.__name__)
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise KernelError(
             f"kernel `{self.__name__}` was called like a function",
@@ -216,6 +212,8 @@ def interpreted(on: bool = True) -> Iterator[None]:
 
 def checked_grid(grid: Any, kernel: str) -> tuple[int, int, int]:
     """A grid as three ints; raises UsageError unless it is up to three ints from 0 to 2**31 - 1."""
+    if type(grid) is tuple and len(grid) == 1 and type(grid[0]) is int and 0 <= grid[0] <= MAX_GRID:
+        return grid[0], 1, 1
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     good = 1 <= len(sizes) <= 3 and all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= MAX_GRID for n in sizes

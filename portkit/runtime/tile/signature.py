@@ -11,6 +11,7 @@ import numpy as np
 
 from portkit.errors import KernelError, UsageError
 from portkit.runtime.tile import ir
+from portkit.runtime.tile.language._base import constexpr
 
 POINTER_ALIGNMENT = 16
 _NO_FACTS = ir.ParamFacts()
@@ -99,6 +100,8 @@ def spec_of(param: Param, value: object, kernel: str) -> ArgSpec:
     """
     if param.is_constexpr or value is None:
         return Constexpr(value)
+    if isinstance(value, constexpr):
+        return Constexpr(value.value)
     if isinstance(value, np.ndarray):
         return _array(param, value, kernel)
     if isinstance(value, (bool, np.bool_)):
