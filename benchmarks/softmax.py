@@ -50,18 +50,20 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     os.environ["PORTKIT_FORCE"] = "tile"
     print(measure.machine(options.threads))
-    pair = f"{'µs':>10} {'torch µs':>10} {'ratio':>6}"
-    print(f"{'shape':>14} {'dtype':>5} kernel {pair}   operator {pair}")
+    head = f"{'µs':>10} {'torch µs':>10} {'ratio':>6}"
+    print(f"{'':>20} {'kernel':<28}    operator")
+    print(f"{'shape':>14} {'dtype':>5} {head}    {head}")
     for dtype in DTYPES:
         for shape in SHAPES:
             times = measure.interleaved(candidates(shape, DTYPES[dtype]), options.rounds)
-            kernel, out, operator, plain = (measure.microseconds(seconds) for seconds in times.values())
-            print(
-                f"{shape[0]:>8}x{shape[1]:<5} {dtype:>5}        {kernel:>10.1f} {out:>10.1f} "
-                f"{measure.ratio(times, 'torch out', 'kernel'):>6.2f}            {operator:>10.1f} {plain:>10.1f} "
-                f"{measure.ratio(times, 'torch', 'operator'):>6.2f}",
-                flush=True,
-            )
+            print(f"{shape[0]:>8}x{shape[1]:<5} {dtype:>5}", pair(times, "kernel", "torch out"), end=" ")
+            print("  ", pair(times, "operator", "torch"), flush=True)
+
+
+def pair(times: dict[str, list[float]], ours: str, theirs: str) -> str:
+    """Both medians in microseconds, and the ratio."""
+    ratio = measure.ratio(times, theirs, ours)
+    return f"{measure.microseconds(times[ours]):>10.1f} {measure.microseconds(times[theirs]):>10.1f} {ratio:>6.2f}"
 
 
 if __name__ == "__main__":

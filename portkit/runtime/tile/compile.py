@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,11 +40,11 @@ def optimised(kernel: JitFunction, specs: Sequence[ArgSpec]) -> ir.Function:
     Raises KernelError where the kernel uses what the compiler does not take.
     """
     from portkit.runtime.tile import frontend, verify
+    from portkit.runtime.tile.passes import PIPELINE
 
-    passes = importlib.import_module("portkit.runtime.tile.passes")
     func = frontend.build(kernel, specs)
     verify.verify(func)
-    for step in passes.PIPELINE:
+    for step in PIPELINE:
         func = step(func)
     verify.verify(func)
     return func
@@ -68,7 +67,9 @@ def compile_kernel(kernel: JitFunction, specs: Sequence[ArgSpec], target: Target
 
 def generate(func: ir.Function, text: str, target: Target, wanted: frozenset[str]) -> cache.Entry:
     """Object code for optimised tile IR; `wanted` names the stages to write to the dump folder."""
-    lowered = importlib.import_module("portkit.runtime.tile.lower").lower(func, target)
+    from portkit.runtime.tile.lower import lower
+
+    lowered = lower(func, target)
     stem = f"{func.name}-{target.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     _dump("ir", wanted, stem, lambda: text)
     _dump("llvm", wanted, stem, lambda: lowered.text)
