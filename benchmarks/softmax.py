@@ -62,8 +62,8 @@ def main() -> None:
 
 def pair(times: dict[str, list[float]], ours: str, theirs: str) -> str:
     """Both medians in microseconds, and the ratio."""
-    ratio = measure.ratio(times, theirs, ours)
-    return f"{measure.microseconds(times[ours]):>10.1f} {measure.microseconds(times[theirs]):>10.1f} {ratio:>6.2f}"
+    mine, other = measure.microseconds(times[ours]), measure.microseconds(times[theirs])
+    return f"{mine:>10.1f} {other:>10.1f} {measure.ratio(times, theirs, ours):>6.2f}"
 
 
 if __name__ == "__main__":
