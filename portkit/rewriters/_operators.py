@@ -44,6 +44,7 @@ def replacements(folder: Path) -> dict[str, Replacement]:
     found: dict[str, Replacement] = {}
     for path in sorted(folder.glob("*.toml")):
         data = tables.read(path)
+        inherited = {e["name"]: e["signature"] for e in data.get("replaces", ())}
         for entry in data.get("replaces", ()):
             to = entry.get("to", data["name"])
             found[entry["name"]] = Replacement(
@@ -53,7 +54,7 @@ def replacements(folder: Path) -> dict[str, Replacement]:
                 support=entry.get("support", "auto"),
                 note=entry.get("note", ""),
                 signature=_calls.signature(entry["signature"]),
-                ours=_parameters(path.with_suffix(".py"), to),
+                ours=_parameters(path.with_suffix(".py"), to, inherited.get(f"torch.nn.{to}")),
                 map=entry.get("map", {}),
                 drop=entry.get("drop", {}),
                 refuse=entry.get("refuse", {}),
@@ -65,18 +66,26 @@ def replacements(folder: Path) -> dict[str, Replacement]:
 
 
 @cache
-def _parameters(path: Path, name: str) -> tuple[str, ...] | None:
-    """Names of the positional parameters of a function (or of a class's constructor) in a source file."""
+def _parameters(path: Path, name: str, inherited: str | None) -> tuple[str, ...] | None:
+    """Names of the positional parameters of a function (or of a class's constructor) in a source file.
+
+    A class without a constructor has that of its base, which is torch's module of the same name.
+    """
     if not path.exists():
         return None
     for item in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(item, ast.FunctionDef) and item.name == name:
-            return tuple(p.name for p in _calls.parameters(item.args) if p.positional)
+            return _positional(_calls.parameters(item.args))
         if isinstance(item, ast.ClassDef) and item.name == name:
             for method in item.body:
                 if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                    return tuple(p.name for p in _calls.parameters(method.args) if p.positional)[1:]
+                    return _positional(_calls.parameters(method.args))[1:]
+            return _positional(_calls.signature(inherited)) if inherited is not None else None
     return None
+
+
+def _positional(parameters: tuple[_calls.Parameter, ...]) -> tuple[str, ...]:
+    return tuple(item.name for item in parameters if item.positional)
 
 
 def adapt(call: ast.Call, found: Replacement, ctx: Context) -> list[Edit] | str:
