@@ -1,4 +1,4 @@
-"""Every rule on its fixture: what it reports, what applying it gives, and that it then has nothing left to do.
+"""Every rule on its fixture: what it reports, what applying gives, and that nothing is left to do then.
 
 `PORTKIT_UPDATE=1 pytest tests/test_rules.py` writes report.txt and after.* anew, to be reviewed as a diff.
 """
@@ -24,6 +24,8 @@ UPDATE = bool(os.environ.get("PORTKIT_UPDATE"))
 RULES = {rule.id: rule for rule in ruleset.all_rules()}
 KINDS = {
     ".py": Kind.PYTHON,
+    ".manual.py": Kind.PYTHON,
+    ".host.py": Kind.PYTHON,
     ".requirements.txt": Kind.REQUIREMENTS,
     ".conda.yml": Kind.REQUIREMENTS,
     ".toml": Kind.TOML,

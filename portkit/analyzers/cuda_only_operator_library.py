@@ -65,7 +65,7 @@ class CudaOnlyOperatorLibrary(Rule):
         yield ctx.finding(
             self,
             node,
-            f"{name} needs CUDA: {library.package} is {library.what}",
+            f"{name} needs CUDA: it belongs to {library.package} ({library.what})",
             support=Support.MANUAL,
             remedy=library.instead,
             qualified_name=name,

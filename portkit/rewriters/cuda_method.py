@@ -85,7 +85,9 @@ def _edits(
     if blocking is not None and not _is_false(blocking.node):
         guard = f'{local}.device_type() != "mps"'
         always = isinstance(blocking.node, ast.Constant)
-        text = guard if always else f"({ctx.source(blocking.node)}) and {guard}"
+        loose = isinstance(blocking.node, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr))
+        value = f"({ctx.source(blocking.node)})" if loose else ctx.source(blocking.node)
+        text = guard if always else f"{value} and {guard}"
         yield Replace(ctx.span(blocking.node), text)
 
 
@@ -115,36 +117,33 @@ def _refusal(node: ast.Call, ctx: Context) -> str:
     assert isinstance(node.func, ast.Attribute)
     if _sites.in_torchscript(node, ctx):
         return "TorchScript compiles this function and can't call portkit"
-    owner = _class_of(node.func.value, ctx)
-    if owner is None:
-        return ""
-    methods = {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
-    if "to" in methods and "cuda" in methods:
-        return f"the class {owner.name} defines its own cuda() and to(), whose arguments may differ"
-    if "to" not in methods and (not owner.bases or "cuda" in methods):
-        return f"the class {owner.name} has no to()"
+    for owner in _classes_of(node.func.value, ctx):
+        methods = {item.name for item in owner.body if isinstance(item, ast.FunctionDef)}
+        if "to" in methods and "cuda" in methods:
+            return f"the class {owner.name} defines its own cuda() and to(), whose arguments may differ"
+        if "to" not in methods and (not owner.bases or "cuda" in methods):
+            return f"the class {owner.name} has no to()"
     return ""
 
 
-def _class_of(receiver: ast.expr, ctx: Context) -> ast.ClassDef | None:
-    """The class of this file that a receiver is an object of, if that can be seen."""
+def _classes_of(receiver: ast.expr, ctx: Context) -> list[ast.ClassDef]:
+    """The classes of this file that a receiver may be an object of, as far as can be seen."""
+    if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
+        return [item for item in ctx.parents(receiver) if isinstance(item, ast.ClassDef)][:1]
     *_, module = ctx.parents(receiver)
     classes = {item.name: item for item in ast.walk(module) if isinstance(item, ast.ClassDef)}
-    if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
-        return next((p for p in ctx.parents(receiver) if isinstance(p, ast.ClassDef)), None)
-    if isinstance(receiver, ast.Name) and classes:
-        receiver = _assigned(receiver.id, module) or receiver
-    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name):
-        return classes.get(receiver.func.id)
-    return None
+    if not classes:
+        return []
+    values = _assigned(receiver.id, module) if isinstance(receiver, ast.Name) else [receiver]
+    callees = [value.func for value in values if isinstance(value, ast.Call)]
+    return [classes[f.id] for f in callees if isinstance(f, ast.Name) and f.id in classes]
 
 
-def _assigned(name: str, module: ast.AST) -> ast.expr | None:
-    """What a name is assigned, if it is assigned once in the file."""
-    values = [
+def _assigned(name: str, module: ast.AST) -> list[ast.expr]:
+    """What a name is assigned anywhere in the file."""
+    return [
         item.value
         for item in ast.walk(module)
         if isinstance(item, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == name for target in item.targets)
     ]
-    return values[0] if len(values) == 1 else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from portkit import tables
 from portkit.finding import Edit, Finding, Phase, Replace, Support
@@ -13,6 +14,8 @@ from portkit.rule import Context
 _ROOT = "torch.cuda"
 _ELSEWHERE = ("torch.cuda.amp", "torch.cuda.tunable")  # module objects: their members are looked at
 _DIVISIONS = (ast.Mod, ast.FloorDiv, ast.Div)
+_PATH = re.compile(r"(?:^|\.)torch\.cuda(?:\.\w+)*\Z")
+_PATCHERS = frozenset({"setattr", "delattr", "patch"})
 _DEVICE_KEYWORDS = frozenset({"device", "device_id"})
 
 
@@ -37,6 +40,21 @@ class CudaRuntimeCall(_references.ReferenceRule):
     triggers = (b"cuda",)
     what = "{name} asks CUDA only"
 
+    def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
+        """A test that patches torch.cuda by its path would patch what migrated code no longer calls."""
+        if not isinstance(node.value, str) or not _PATH.search(node.value):
+            return
+        call = ctx.parent(node)
+        if not isinstance(call, ast.Call) or _devices.identifier(call.func) not in _PATCHERS:
+            return
+        yield ctx.finding(
+            self,
+            node,
+            f"{node.value} is patched by its path",
+            support=Support.MANUAL,
+            remedy="Patch the function that the migrated code calls instead.",
+        )
+
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
         """Also report members of torch.cuda that the table does not know."""
         name = ctx.resolve(node)
@@ -57,6 +75,9 @@ class CudaRuntimeCall(_references.ReferenceRule):
     def _is_unknown(self, node: ast.expr, ctx: Context, name: str) -> bool:
         if isinstance(ctx.parent(node), ast.Attribute) or _references.is_alias(node, ctx):
             return False
+        parent = ctx.parent(node)
+        if isinstance(parent, ast.Call) and ctx.resolve(parent) is not None:
+            return False  # getattr(torch.cuda, "name"): the name is what counts
         if isinstance(node, ast.Name) and name == _ROOT and ctx.is_shadowed(node.id, node):
             return False
         prefixes = {name.rsplit(".", i)[0] for i in range(name.count("."))}

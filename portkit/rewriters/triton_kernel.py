@@ -1,0 +1,105 @@
+"""Kernels written for Triton."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from portkit.finding import Finding, Phase, Support
+from portkit.rewriters import _sites, _triton
+from portkit.rule import Context, Rule
+
+
+class TritonKernel(Rule):
+    """A kernel is written for Triton.
+
+    What: functions under `@triton.jit`, and files that use `triton` without a kernel of their own.
+    Why: Triton compiles for GPUs only, and is missing on most other machines.
+    Instead: the same kernel through portkit's tile compiler: `import portkit.runtime.triton as triton`
+    and `import portkit.runtime.tile.language as tl`; nothing else in the file changes. All kernels of a
+    file move together: one that uses something that the compiler does not take keeps the file as it is.
+    Safety: block programs mean the same; the compiler chooses its own vector widths, so that launch
+    options such as `num_warps` are accepted and have no effect on the CPU. Sums may be added in another
+    order.
+    """
+
+    id = "PK103"
+    name = "triton_kernel"
+    phase = Phase.OPERATOR
+    triggers = (b"triton",)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef, ctx: Context) -> Iterable[Finding]:
+        if not _triton.is_kernel(node, ctx):
+            return
+        lost = _triton.missing(node, ctx)
+        *_, module = ctx.parents(node)
+        edits = _triton.rewritten(module, ctx)
+        others = _triton.missing(module, ctx)
+        if lost:
+            yield self._manual(
+                node, ctx, f"The tile compiler does not take {', '.join(lost)}: write it otherwise."
+            )
+        elif isinstance(edits, str):
+            yield self._manual(node, ctx, f"It compiles, but its file can't be moved: {edits}.")
+        elif others:
+            yield self._manual(
+                node,
+                ctx,
+                f"It compiles, but its file also uses {', '.join(others)}: move it to a file of its own.",
+            )
+        else:
+            yield ctx.finding(
+                self,
+                node,
+                f"{node.name} is a Triton kernel",
+                support=Support.AUTO,
+                remedy="Compile it with portkit's tile compiler: only the imports change.",
+                edits=edits,
+                qualified_name="triton.jit",
+            )
+
+    def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
+        yield from self._import(node, ctx)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
+        yield from self._import(node, ctx)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
+        """An import in a file without kernels: with kernels, it goes with them."""
+        *_, module = ctx.parents(node)
+        first = next(_triton.imports(module), None)
+        if first is not node or any(_triton.is_kernel(item, ctx) for item in ast.walk(module)):
+            return
+        edits = _triton.rewritten(module, ctx)
+        lost = _triton.missing(module, ctx)
+        if not isinstance(edits, str) and not lost:
+            yield ctx.finding(
+                self,
+                node,
+                "Triton is imported",
+                support=Support.AUTO,
+                remedy="Import portkit's tile compiler under the same name.",
+                edits=edits,
+                qualified_name="triton",
+            )
+            return
+        guarded = _sites.in_import_guard(node, ctx)
+        reason = edits if isinstance(edits, str) else f"it uses {', '.join(lost)}"
+        yield ctx.finding(
+            self,
+            node,
+            "Triton is imported",
+            support=Support.PORTABLE if guarded else Support.MANUAL,
+            remedy="The program goes on without it." if guarded else f"The file can't be moved: {reason}.",
+            qualified_name="triton",
+        )
+
+    def _manual(self, node: ast.FunctionDef, ctx: Context, remedy: str) -> Finding:
+        return ctx.finding(
+            self,
+            node,
+            f"{node.name} is a Triton kernel",
+            support=Support.MANUAL,
+            remedy=remedy,
+            qualified_name="triton.jit",
+        )
