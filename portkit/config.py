@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -81,7 +82,7 @@ def load(start: Path) -> Config:
 
     Looks no higher than the root of a git checkout.  Raises ConfigError for a file that is wrong.
     """
-    folder = start.resolve()
+    folder = Path(os.path.realpath(start))  # takes link loops, unlike Path.resolve
     folder = folder if folder.is_dir() else folder.parent
     for place in (folder, *folder.parents):
         for name in ("portkit.toml", "pyproject.toml"):

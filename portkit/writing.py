@@ -149,7 +149,13 @@ def _git(root: Path, *arguments: str) -> bytes | None:
     """What git prints; None where there is no git, or no git tree."""
     command = ["git", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=120)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},  # do not write to the index
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if done.returncode else done.stdout

@@ -47,8 +47,9 @@ def write(text: str, changed: Mapping[int, str]) -> str:
             raise ApplyError(f"cell {index} has no source")
         raw = text[cell.start : cell.end]
         ascii_only = text.isascii()
+        compact = '": ' not in text
         new = (
-            _list(raw, changed[index], ascii_only)
+            _list(raw, changed[index], ascii_only, compact)
             if raw[0] == "["
             else _string(raw, changed[index], ascii_only)
         )
@@ -179,12 +180,12 @@ def _string(raw: str, new: str, ascii_only: bool) -> str:
     return f'"{"".join(_merged(old, new, ascii_only))}"'
 
 
-def _list(raw: str, new: str, ascii_only: bool) -> str:
+def _list(raw: str, new: str, ascii_only: bool, compact: bool) -> str:
     spans = list(_elements(raw, 0))
     if not spans:
         return json.dumps(_lines(new), ensure_ascii=ascii_only)
     old = [(json.loads(raw[start:end]), raw[start + 1 : end - 1]) for start, end in spans]
     lead = raw[1 : spans[0][0]]
     tail = raw[spans[-1][1] : -1]
-    gap = raw[spans[0][1] : spans[1][0]] if len(spans) > 1 else f",{lead}"
+    gap = raw[spans[0][1] : spans[1][0]] if len(spans) > 1 else f",{lead or ('' if compact else ' ')}"
     return f"[{lead}{gap.join(f'{chr(34)}{line}{chr(34)}' for line in _merged(old, new, ascii_only))}{tail}]"
