@@ -28,10 +28,10 @@ _HOST = {"cdiv", "next_power_of_2"}
 
 @dataclass(frozen=True)
 class Method:
-    """A function of the language bound to a tile, as in `x.to`."""
+    """A function of the language bound to a tile, as in `x.to`, or to a tensor descriptor."""
 
     function: Callable[..., Any]
-    value: ir.Value
+    value: Any
 
 
 @lru_cache(maxsize=1)
@@ -64,7 +64,7 @@ def methods() -> tuple[str, ...]:
     names = ["to"]
     for name in handlers():
         first = next(iter(inspect.signature(language_function(name)).parameters), "")
-        if first in ("input", "x"):
+        if first in ("input", "x", "a", "src"):
             names.append(name)
     return tuple(names)
 

@@ -47,6 +47,7 @@ def build(fn: Any, args: Sequence[Any]) -> ir.Function:
     builder.loc = source.loc(source.tree)
     frame = Frame(function, source)
     context = Context(Semantics(builder), frame, inline)
+    context.sem.call = lambda called, values: calls.call(context, called, values, {})
     params: list[ir.Value] = []
     facts: list[ir.ParamFacts] = []
     for name, spec in zip(names, args, strict=True):

@@ -13,6 +13,7 @@ from portkit.runtime.tile.frontend import calls
 from portkit.runtime.tile.frontend.context import Context, nearest
 from portkit.runtime.tile.frontend.promotion import is_unsigned
 from portkit.runtime.tile.frontend.semantics import describe
+from portkit.runtime.tile.frontend.windows import BlockPointer
 from portkit.runtime.tile.language._base import unwrap
 
 
@@ -101,6 +102,8 @@ def attribute(ctx: Context, value: Any, name: str) -> Any:
         return _from(table, value if name in _TYPE else value.element, name, value)
     if isinstance(value, (ir.DType, ir.Pointer)):
         return _from(_element_table(value), value, name, value)
+    if isinstance(value, BlockPointer):
+        return _of_window(value, name)
     if name == "value" and isinstance(value, (int, float, str, bool, tuple, type(None))):
         return value  # `.value` of a constexpr
     if hasattr(value, name):
@@ -111,6 +114,20 @@ def attribute(ctx: Context, value: Any, name: str) -> Any:
         what = f"portkit does not support {short}.{name} yet" if short == "tl" else f"no {short}.{name}"
         raise KernelError(what, remedy=remedy or "`portkit explain` lists what kernels may use.")
     raise KernelError(f"{describe(value)} has no attribute `{name}`")
+
+
+def _of_window(value: BlockPointer, name: str) -> Any:
+    known: dict[str, Any] = {
+        "block_shape": value.fixed.block,
+        "dtype": value.base.type.dtype,
+        "shape": value.shape,
+        "strides": value.strides,
+    }
+    if name in known:
+        return known[name]
+    if name in ("load", "store") and value.fixed.is_descriptor:
+        return calls.Method(calls.language_function(f"{name}_tensor_descriptor"), value)
+    raise KernelError(f"{describe(value)} has no attribute `{name}`", remedy=nearest(name, [*known]))
 
 
 def _element_table(element: ir.Element) -> dict[str, Callable[[Any], Any]]:

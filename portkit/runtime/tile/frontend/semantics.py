@@ -36,6 +36,7 @@ class Semantics:
 
     def __init__(self, builder: ir.Builder) -> None:
         self.builder = builder
+        self.call: Callable[[Any, list[Any]], Any] = _no_calls  # calls a @jit function; the context sets it
 
     # --- values ------------------------------------------------------------------------------------
 
@@ -273,6 +274,10 @@ class Semantics:
             x, y = self.unify(a, b)
         test, x, y = self.same_shape(self.truth(condition), x, y)
         return self.builder.value("select", [test, x, y], x.type)
+
+
+def _no_calls(function: Any, args: list[Any]) -> Any:
+    raise KernelError(f"{describe(function)} can't be called here")
 
 
 _DIVISIONS: dict[str, Callable[[Semantics, Operand, Operand], ir.Value]] = {

@@ -119,6 +119,46 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: str = PropagateNan.NONE) ->
     outside("clamp")
 
 
+def umulhi(x: Any, y: Any) -> tensor:
+    """The upper 32 bits of a product of 32-bit integers."""
+    outside("umulhi")
+
+
+def mul_rn(x: Any, y: Any) -> tensor:
+    """Product, rounded to nearest."""
+    outside("mul_rn")
+
+
+def isnan(x: tensor) -> tensor:
+    """Where x is NaN, i1."""
+    outside("isnan")
+
+
+def isinf(x: tensor) -> tensor:
+    """Where x is infinite, i1."""
+    outside("isinf")
+
+
+def isfinite(x: tensor) -> tensor:
+    """Where x is neither infinite nor NaN, i1."""
+    outside("isfinite")
+
+
+def trunc(x: tensor) -> tensor:
+    """Round towards zero."""
+    outside("trunc")
+
+
+def rint(x: tensor) -> tensor:
+    """Round to the nearest integer, ties to even."""
+    outside("rint")
+
+
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[Any, Any]:
+    """Row-major indices of a matrix as indices that go through groups of `size_g` rows."""
+    outside("swizzle2d")
+
+
 def cdiv(x: Any, div: Any) -> Any:
     """x / div rounded up, for positive integers; also for constants on the host."""
     if isinstance(x, int) and isinstance(div, int):

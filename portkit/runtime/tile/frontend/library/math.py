@@ -73,6 +73,54 @@ def div_rn(sem: Semantics, x: Operand, y: Operand) -> ir.Value:
     return sem.true_divide(x, y)
 
 
+def mul_rn(sem: Semantics, x: Operand, y: Operand) -> ir.Value:
+    """Product."""
+    return sem.binary("*", x, y)
+
+
+def isnan(sem: Semantics, x: Operand) -> ir.Value:
+    """Not equal to itself."""
+    return sem.compare("!=", x, x)
+
+
+def isinf(sem: Semantics, x: Operand) -> ir.Value:
+    """Plus or minus infinity."""
+    return sem.compare("==", abs(sem, x), float("inf"))
+
+
+def isfinite(sem: Semantics, x: Operand) -> ir.Value:
+    """Below infinity, which NaN is not."""
+    return sem.compare("<", abs(sem, x), float("inf"))
+
+
+def trunc(sem: Semantics, x: Operand) -> ir.Value:
+    """Towards zero, keeping the sign of zero."""
+    up, down = _unary("ceil", sem, x), _unary("floor", sem, x)
+    return sem.select(sem.compare("<", x, 0.0), up, down)
+
+
+def rint(sem: Semantics, x: Operand) -> ir.Value:
+    """The nearer of the integers around x; of two that are equally near, the even one."""
+    down = _unary("floor", sem, x)
+    rest = sem.binary("-", x, down)
+    half = _unary("floor", sem, sem.binary("*", down, 0.5))
+    odd = sem.compare("!=", sem.binary("*", half, 2.0), down)
+    up = sem.binary("|", sem.compare(">", rest, 0.5), sem.binary("&", sem.compare("==", rest, 0.5), odd))
+    return sem.select(up, sem.binary("+", down, 1.0), down)
+
+
+def swizzle2d(
+    sem: Semantics, i: Operand, j: Operand, size_i: Operand, size_j: Operand, size_g: Operand
+) -> tuple[ir.Value, ir.Value]:
+    """Row-major (i, j) → (i, j) in the order of groups of rows."""
+    index = sem.binary("+", sem.binary("*", i, size_j), j)
+    in_group = sem.binary("*", size_g, size_j)
+    first = sem.binary("*", sem.floor_divide(index, in_group), size_g)
+    rows = _extreme(sem, "min", sem.binary("-", size_i, first), size_g, PropagateNan.NONE)
+    place = sem.remainder(index, in_group)
+    return sem.binary("+", first, sem.remainder(place, rows)), sem.floor_divide(place, rows)
+
+
 def _promoted(sem: Semantics, x: Operand) -> ir.Value:
     value = sem.value(x)
     return sem.cast(value, ir.F32) if value.type.element == ir.BF16 else value

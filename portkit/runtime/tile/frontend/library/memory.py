@@ -7,8 +7,10 @@ from typing import Any
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.frontend.semantics import Operand, Semantics, describe, is_pointer
+from portkit.runtime.tile.frontend.windows import BlockPointer, load_window, window
 
-_BLOCK_POINTERS = "portkit does not support boundary_check and padding_option on plain pointers"
+_NO_MASK = "a block pointer takes no mask"
+_NO_BLOCK = "boundary_check and padding_option belong to block pointers"
 
 
 def _pointer(pointer: object, what: str) -> ir.Value:
@@ -40,7 +42,7 @@ def _fit(sem: Semantics, value: ir.Value, pointer: ir.Value, what: str) -> ir.Va
 
 def load(
     sem: Semantics,
-    pointer: ir.Value,
+    pointer: Any,
     mask: Any = None,
     other: Any = None,
     boundary_check: tuple[int, ...] = (),
@@ -50,9 +52,13 @@ def load(
     volatile: bool = False,
 ) -> ir.Value:
     """Elements at the pointers."""
+    if isinstance(pointer, BlockPointer):
+        if mask is not None or other is not None:
+            raise KernelError(_NO_MASK, remedy="Use boundary_check= and padding_option=.")
+        return load_window(sem, pointer, boundary_check, padding_option)
     pointer = _pointer(pointer, "load")
     if boundary_check or padding_option:
-        raise KernelError(_BLOCK_POINTERS, remedy="Use mask= and other=.")
+        raise KernelError(_NO_BLOCK, remedy="Use mask= and other=.")
     result = pointer.type.with_element(pointer.type.dtype)
     if mask is None:
         if other is not None:
@@ -71,7 +77,7 @@ def load(
 
 def store(
     sem: Semantics,
-    pointer: ir.Value,
+    pointer: Any,
     value: Any,
     mask: Any = None,
     boundary_check: tuple[int, ...] = (),
@@ -79,9 +85,14 @@ def store(
     eviction_policy: str = "",
 ) -> None:
     """Write at the pointers."""
+    if isinstance(pointer, BlockPointer):
+        if mask is not None:
+            raise KernelError(_NO_MASK, remedy="Use boundary_check=.")
+        pointer, mask = window(sem, pointer, boundary_check)
+        boundary_check = ()
     pointer = _pointer(pointer, "store")
     if boundary_check:
-        raise KernelError(_BLOCK_POINTERS, remedy="Use mask=.")
+        raise KernelError(_NO_BLOCK, remedy="Use mask=.")
     operands = _written(sem, pointer, value, mask)
     sem.builder.add("store", operands, [], has_mask=mask is not None)
 
