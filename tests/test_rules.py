@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,8 @@ def test_rule_rewrites_its_fixture(path: Path) -> None:
         assert result == _read(expected)
         left = _findings(result, path, rules)
         assert [item.message for item in left if item.edits] == []
+        stayed = [item for item in _findings(before, path, rules) if not item.edits]
+        assert Counter(item.message for item in left) <= Counter(item.message for item in stayed)
         if path.suffix == ".py":
             compile(before, str(path), "exec")
             compile(result, str(expected), "exec")

@@ -201,6 +201,9 @@ def _entry(node: ast.expr, child: ast.AST, holder: ast.Dict, ctx: Context) -> Go
 
 def _element(node: ast.expr, holder: ast.expr, ctx: Context) -> Goal:
     outer = ctx.parent(holder)
+    others = [item.func for item in getattr(holder, "elts", ()) if isinstance(item, ast.Call)]
+    if any(ctx.resolve(item) == "portkit.runtime.device_type" for item in others):
+        return Goal.ELSEWHERE  # the list already has the accelerator of the machine
     if isinstance(outer, ast.Compare) or _sites.in_annotation(holder, ctx):
         return Goal.ELSEWHERE
     if isinstance(outer, ast.keyword):

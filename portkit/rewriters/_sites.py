@@ -9,6 +9,9 @@ from portkit.rule import Context
 
 SCRIPT = frozenset({"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"})
 AVAILABLE = "torch.cuda.is_available"
+_ACCELERATOR_TESTS = frozenset(
+    {"torch.accelerator.is_available", "portkit.runtime.is_available", "portkit.runtime.is_accelerator"}
+)
 
 
 def in_torchscript(node: ast.AST, ctx: Context) -> bool:
@@ -144,6 +147,29 @@ def _stops(statement: ast.stmt, ctx: Context) -> bool:
 
 def _speaks(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, (ast.Call, ast.Constant))
+
+
+def under_device_test(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node stands in a branch that is only taken off the CPU: `if device.type != "cpu":`."""
+    child = node
+    for parent in ctx.parents(node):
+        taken = (isinstance(parent, ast.If) and child in parent.body) or (
+            isinstance(parent, ast.IfExp) and child is parent.body
+        )
+        if taken and isinstance(parent, (ast.If, ast.IfExp)) and _off_cpu(parent.test, ctx):
+            return True
+        child = parent
+    return False
+
+
+def _off_cpu(test: ast.expr, ctx: Context) -> bool:
+    for item in ast.walk(test):
+        if isinstance(item, ast.Compare) and isinstance(item.ops[0], ast.NotEq):
+            if any(isinstance(side, ast.Constant) and side.value == "cpu" for side in item.comparators):
+                return True
+        elif isinstance(item, ast.Call) and (ctx.resolve(item.func) or "") in _ACCELERATOR_TESTS:
+            return True
+    return False
 
 
 def words(name: str) -> set[str]:

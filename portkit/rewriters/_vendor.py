@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from portkit.rule import Context
 
+_SPEED = re.compile(r"fused|tf32|cudnn\.(?:benchmark|enabled|deterministic)|float32_matmul_precision", re.I)
 _VENDOR = re.compile(
-    r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph|cuda\.graph"
-    r"|transformer_engine|triton",
+    r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph"
+    r"|cuda\.graph|transformer_engine|triton",
     re.I,
 )
 
 
 def is_vendor(node: ast.AST, ctx: Context) -> bool:
     """Whether the code that a test guards uses something that only NVIDIA has."""
+    return any(_VENDOR.search(text) for text in _guarded(node, ctx))
+
+
+def is_speed(node: ast.AST, ctx: Context) -> bool:
+    """Whether all that the code has of NVIDIA's are switches for speed, which others do without."""
+    texts = list(_guarded(node, ctx))
+    rest = [_SPEED.sub("", text) for text in texts]
+    return any(_SPEED.search(text) for text in texts) and not any(_VENDOR.search(text) for text in rest)
+
+
+def _guarded(node: ast.AST, ctx: Context) -> Iterator[str]:
+    """Sources of what is only reached if a test holds."""
     child = node
     for parent in ctx.parents(node):
         if isinstance(parent, ast.BoolOp):
-            if any(_VENDOR.search(ctx.source(item)) for item in parent.values if item is not child):
-                return True
+            yield from (ctx.source(item) for item in parent.values if item is not child)
         elif isinstance(parent, ast.IfExp):
-            return child is parent.test and bool(_VENDOR.search(ctx.source(parent.body)))
+            if child is parent.test:
+                yield ctx.source(parent.body)
+            return
         elif isinstance(parent, ast.If):
-            return child is parent.test and any(_VENDOR.search(ctx.source(item)) for item in parent.body)
+            if child is parent.test:
+                yield from (ctx.source(item) for item in parent.body)
+            return
         elif isinstance(parent, (ast.stmt, ast.Call)):
-            return False
+            return
         child = parent
-    return False

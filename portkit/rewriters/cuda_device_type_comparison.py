@@ -69,9 +69,7 @@ class CudaDeviceTypeComparison(Rule):
             yield from self._loose(node, left, negated, ctx)
             return
         if _vendor.is_vendor(node, ctx):
-            yield self._manual(
-                node, ctx, "The branch uses something of NVIDIA's: add a branch for other devices."
-            )
+            yield self._vendor_branch(node, ctx)
             return
         text = f'{ctx.source(left)} {"==" if negated else "!="} "cpu"'
         yield ctx.finding(
@@ -100,8 +98,11 @@ class CudaDeviceTypeComparison(Rule):
             if isinstance(device, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
                 yield self._unknown(node, ctx)
             return
-        if _vendor.is_vendor(node, ctx) or _sites.in_torchscript(node, ctx):
-            yield self._manual(node, ctx, "The branch is for CUDA only: add a branch for other devices.")
+        if _vendor.is_vendor(node, ctx):
+            yield self._vendor_branch(node, ctx)
+            return
+        if _sites.in_torchscript(node, ctx):
+            yield self._manual(node, ctx, "TorchScript compiles this function: compare device.type.")
             return
         local, imports = ctx.use(_references.RUNTIME)
         text = f"{'not ' if negated else ''}{local}.is_accelerator({ctx.source(device)})"
@@ -114,6 +115,18 @@ class CudaDeviceTypeComparison(Rule):
             note=_NOTE,
             edits=[Replace(ctx.span(node), text), *imports],
         )
+
+    def _vendor_branch(self, node: ast.expr, ctx: Context) -> Finding:
+        """A branch for NVIDIA's devices keeps its test; if it only makes the program faster, that is all."""
+        if _vendor.is_speed(node, ctx):
+            return ctx.finding(
+                self,
+                node,
+                "The test singles out CUDA",
+                support=Support.PORTABLE,
+                remedy="It switches on something of NVIDIA's that other devices do without.",
+            )
+        return self._manual(node, ctx, "The branch is for NVIDIA's devices: add one for the others.")
 
     def _manual(self, node: ast.AST, ctx: Context, remedy: str) -> Finding:
         return ctx.finding(self, node, "The test singles out CUDA", support=Support.MANUAL, remedy=remedy)

@@ -60,7 +60,7 @@ class DdpDeviceIds(Rule):
     ) -> Iterable[Finding]:
         """Values of which it can't be told that they stand for one ordinal."""
         given = [item.node for item in (ids, output) if item is not None and not _is_none(item.node)]
-        if given and not any(_is_optional(item) for item in given):
+        if given and not any(_is_optional(item) or _is_ours(item, ctx) for item in given):
             yield self._manual(given[0], ctx)
 
     def _manual(self, node: ast.expr, ctx: Context) -> Finding:
@@ -81,3 +81,7 @@ def _is_none(node: ast.expr) -> bool:
 def _is_optional(node: ast.expr) -> bool:
     """Whether a value already becomes None in some case: `[rank] if cuda else None`."""
     return isinstance(node, ast.IfExp) and (_is_none(node.body) or _is_none(node.orelse))
+
+
+def _is_ours(node: ast.expr, ctx: Context) -> bool:
+    return isinstance(node, ast.Call) and ctx.resolve(node.func) == "portkit.runtime.ddp_device_ids"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _calls, _references
+from portkit.rewriters import _calls, _references, _sites
 from portkit.rewriters._devices import identifier
 from portkit.rule import Context, Rule
 
@@ -80,7 +80,7 @@ class PinnedMemory(Rule):
         if _is_chosen(node, ctx) or node.args or node.keywords:
             return
         message = "pin_memory() raises where there is no accelerator"
-        if ctx.guard(node) is not None:
+        if ctx.guard(node) is not None or _sites.under_device_test(node, ctx):
             yield ctx.finding(
                 self, node, message, support=Support.PORTABLE, remedy="It stands under a test for the device."
             )
