@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import portkit
+import portkit.runtime.tile.language as tl
 from portkit.errors import UsageError
 from portkit.runtime.targets import by_name, host, targets
+from portkit.runtime.tile import compile, ir, load
+from portkit.runtime.tile.lower import lower
+from portkit.runtime.tile.signature import Constexpr, Runtime
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "targets"
 ADD = """
@@ -22,12 +27,36 @@ define void @add(ptr %a, ptr %b) {{
 """
 
 
+@portkit.jit
+def softmax_row(x, y, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * n
+    columns = tl.arange(0, BLOCK)
+    values = tl.load(x + row + columns, mask=columns < n, other=-float("inf"))
+    e = tl.exp(values - tl.max(values, 0))
+    tl.store(y + row + columns, e / tl.sum(e, 0), mask=columns < n)
+
+
+@pytest.fixture(scope="module")
+def row():
+    pointer = Runtime(ir.Type(ir.Pointer(ir.F32)))
+    return compile.optimised(softmax_row, [pointer, pointer, Runtime(ir.Type(ir.I32)), Constexpr(1024)])
+
+
 @pytest.mark.parametrize("name", sorted(targets()))
-def test_target_emits_its_vector_instructions(name):
+def test_target_turns_a_kernel_into_its_vector_instructions(name, row):
     target = by_name(name)
-    assembly = target.assembly(ADD.format(n=target.lanes(32)))
+    lowered = lower(row, target)
+    assembly = target.assembly(lowered.text)
     for pattern in (FIXTURES / f"{name}.txt").read_text().splitlines():
-        assert re.search(pattern, assembly), assembly
+        assert pattern.startswith("#") or re.search(rf"^\t{pattern}", assembly, re.MULTILINE), pattern
+    called = re.findall(r"^\t(?:callq?|bl|jal|tail)\t(.*)", assembly, re.MULTILINE)
+    assert not called, "the code needs a library"
+
+
+@pytest.mark.parametrize("name", sorted(targets()))
+def test_target_makes_object_code(name, row):
+    target = by_name(name)
+    assert load.text_to_code(lower(row, target).text, target)[:4] == b"\x7fELF"
 
 
 def test_each_fixture_has_its_target():
