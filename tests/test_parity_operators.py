@@ -131,6 +131,7 @@ def test_command_ends_with_1_where_a_comparison_fails(broken, capsys):
         (["--implementation", "fast"], "no implementation fast"),
         (["--operator", "silu", "--format", "xml"], "no format xml"),
         (["--training", "train.py"], "original repository is not given"),
+        (["elsewhere"], "More than one path"),
     ],
 )
 def test_wrong_calls_are_one_line_with_exit_code_2(options, message, capsys):

@@ -6,15 +6,16 @@ import typer
 
 
 def command(
-    path: str = typer.Argument(".", metavar="[PATH]", help="Repository whose operators are compared."),
-    arguments: list[str] = typer.Argument(
-        None, metavar="[-- ARGUMENTS...]", help="Of the training script, in both runs."
+    words: list[str] = typer.Argument(
+        None,
+        metavar="[PATH] | -- ARGUMENTS...",
+        help="Repository whose operators are compared; with --training: arguments of the script.",
     ),
     training: str = typer.Option(
         "", "--training", metavar="SCRIPT", help="Compare the runs of a training script."
     ),
     original: str = typer.Option("", "--original", metavar="DIR", help="Repository before the migration."),
-    migrated: str = typer.Option("", "--migrated", metavar="DIR", help="After it (default: PATH)."),
+    migrated: str = typer.Option("", "--migrated", metavar="DIR", help="After it (default: here)."),
     original_args: str = typer.Option(
         "", "--original-args", help="More arguments for the original alone, as one string."
     ),
@@ -38,12 +39,16 @@ def command(
     import shlex
     from pathlib import Path
 
+    from portkit.errors import UsageError
     from portkit.parity import commands
 
+    given = words or []
     if training:
         more = shlex.split(original_args)
-        scripts = commands.scripts(training, original, migrated or path, arguments or [], more)
+        scripts = commands.scripts(training, original, migrated or ".", given, more)
         document = commands.training(scripts, seed=seed, steps=steps, tolerance=tolerance, timeout=timeout)
+    elif len(given) > 1:
+        raise UsageError("More than one path is given.", remedy="Compare one repository at a time.")
     else:
-        document = commands.operators(Path(path), operator, dtype, implementation)
+        document = commands.operators(Path(given[0] if given else "."), operator, dtype, implementation)
     commands.report(document, format, output)

@@ -45,6 +45,8 @@ def _version(name: str) -> str | None:
 def read(path: Path) -> dict[str, Any]:
     """A document from its file.  Raises ConfigError that says what is wrong with it."""
     remedy = "Make it with `portkit parity --format json --output FILE`."
+    if not path.is_file():
+        raise ConfigError("There is no such parity report.", place=str(path), remedy=remedy)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
