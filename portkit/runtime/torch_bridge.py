@@ -111,6 +111,8 @@ def _run(operator: Operator, *tensors: Any, **attrs: Any) -> torch.Tensor:
         outputs = getattr(torch.ops.portkit, operator.name)(*values)
         only: torch.Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
         return only
+    if not torch.is_grad_enabled() or not any(x is not None and x.requires_grad for x in tensors):
+        return bridge.forward(*values)[0]
     eager: Any = _Eager
     first: torch.Tensor = eager.apply(bridge, *values)
     return first

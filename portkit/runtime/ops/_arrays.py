@@ -60,6 +60,23 @@ def contiguous(x: Array) -> Array:
     return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
 
 
+def steps(x: Array) -> tuple[int, ...]:
+    """Strides in elements."""
+    if isinstance(x, np.ndarray):
+        return tuple(s // x.itemsize for s in x.strides)
+    return tuple(x.stride())
+
+
+def transposed(x: Array) -> Array:
+    """A view with the last two axes exchanged."""
+    return np.swapaxes(x, -1, -2) if isinstance(x, np.ndarray) else x.transpose(-1, -2)
+
+
+def broadcast(x: Array, shape: tuple[int, ...]) -> Array:
+    """A view of another shape, whose new axes have stride 0."""
+    return np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x.expand(shape)
+
+
 def move_axis(x: Array, source: int, target: int) -> Array:
     """A view with one axis moved."""
     if source in (target, target % x.ndim):

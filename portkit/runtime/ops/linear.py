@@ -14,10 +14,12 @@ from portkit.runtime.ops._arrays import (
     is_tensor,
     require_float,
     shape_text,
+    transposed,
     wrong,
 )
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops.matmul import CORE
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -85,6 +87,18 @@ def samples() -> Iterator[Sample]:
     yield Sample("weight-vector", (normal(6, 20), normal(20)), {}, (0, 1))
 
 
+def tile(core: Any, x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """The kernel of matmul, with the weight transposed in place."""
+    flat = x.reshape(1, -1, x.shape[-1])
+    columns = transposed(weight if weight.ndim == 2 else weight[None, :])[None]
+    return core(flat, columns, bias).reshape(*x.shape[:-1], *weight.shape[:-1])
+
+
+def takes(x: Array, weight: Array, bias: Array | None = None) -> bool:
+    """A bias of one number for each output, of one dtype with the rest."""
+    return bias is None or (weight.ndim == 2 and tuple(bias.shape) == tuple(weight.shape[:1]))
+
+
 def vendor(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """torch's own kernel."""
     import torch
@@ -112,5 +126,8 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
+    core=CORE,
+    tile=tile,
+    takes=takes,
     autocast="lower",
 )

@@ -7,9 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.ops._arrays import autocasts, dtype_name, is_foreign, require_float, shape_text, wrong
+from portkit.runtime.ops._arrays import (
+    autocasts,
+    broadcast,
+    dtype_name,
+    empty,
+    is_foreign,
+    require_float,
+    shape_text,
+    steps,
+    transposed,
+    wrong,
+)
 from portkit.runtime.ops._dispatch import call
-from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._kernel import cdiv, constexpr, jit, tl
+from portkit.runtime.ops._operator import Array, Core, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops._rows import sum_into
+
+BLOCK = 64  # rows, columns and inner size of one step
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -87,6 +102,102 @@ def samples() -> Iterator[Sample]:
     yield pair("zeros", np.zeros((4, 6), np.float32), normal(6, 3))
 
 
+# --- tile kernels ----------------------------------------------------------------------------------
+
+
+@jit
+def product_kernel(
+    a_ptr: Any,
+    b_ptr: Any,
+    bias_ptr: Any,
+    c_ptr: Any,
+    m: Any,
+    n: Any,
+    k: Any,
+    a_batch: Any,
+    a_row: Any,
+    a_column: Any,
+    b_batch: Any,
+    b_row: Any,
+    b_column: Any,
+    ROWS: constexpr,
+    COLUMNS: constexpr,
+    INNER: constexpr,
+) -> None:
+    """One block of one product of the batch; operands of any strides, c dense."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    batch = tl.program_id(2).to(tl.int64)
+    a_ptr += batch * a_batch
+    b_ptr += batch * b_batch
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, k, INNER):
+        inner = start + tl.arange(0, INNER)
+        a_inside = (rows[:, None] < m) & (inner[None, :] < k)
+        a = tl.load(a_ptr + rows[:, None] * a_row + inner[None, :] * a_column, mask=a_inside, other=0.0)
+        b_inside = (inner[:, None] < k) & (columns[None, :] < n)
+        b = tl.load(b_ptr + inner[:, None] * b_row + columns[None, :] * b_column, mask=b_inside, other=0.0)
+        total = tl.dot(a, b, total)
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + columns, mask=columns < n, other=0.0).to(tl.float32)[None, :]
+    inside = (rows[:, None] < m) & (columns[None, :] < n)
+    tl.store(c_ptr + batch * m * n + rows[:, None] * n + columns[None, :], total, mask=inside)
+
+
+def product_into(c: Array, a: Array, b: Array, bias: Array | None = None) -> None:
+    """c = a @ b + bias for (batch, m, k) and (batch, k, n) of any strides, and a dense c."""
+    count, m, k = a.shape
+    n = b.shape[2]
+    grid = (cdiv(m, BLOCK), cdiv(n, BLOCK), count)
+    blocks = {"ROWS": BLOCK, "COLUMNS": BLOCK, "INNER": BLOCK}
+    product_kernel[grid](a, b, bias, c, m, n, k, *steps(a), *steps(b), **blocks)
+
+
+def allocate(a: Array, b: Array, bias: Array | None) -> tuple[Array, ...]:
+    """c: (batch, m, n), dense."""
+    return (empty(a, (a.shape[0], a.shape[1], b.shape[2])),)
+
+
+def forward(outputs: tuple[Array, ...], a: Array, b: Array, bias: Array | None) -> None:
+    """(batch, m, k) times (batch, k, n), plus a row (n,)."""
+    product_into(outputs[0], a, b, bias)
+
+
+def backward(grads: tuple[Array | None, ...], grad: Array, a: Array, b: Array) -> None:
+    """da = grad @ b^T, db = a^T @ grad; the row gets the sum."""
+    if grads[0] is not None:
+        product_into(grads[0], grad, transposed(b))
+    if grads[1] is not None:
+        product_into(grads[1], transposed(a), grad)
+    if grads[2] is not None:
+        sum_into(grads[2], grad.reshape(-1, grad.shape[-1]))
+
+
+CORE = Core(allocate, forward, backward, ("c",), {"a": "a", "b": "b", "bias": "grad"}, strided=True)
+
+
+def tile(core: Any, a: Array, b: Array) -> Array:
+    """The kernel over a batch of matrices: vectors become matrices, and leading axes broadcast."""
+    rows = a[None, :] if a.ndim == 1 else a
+    columns = b[:, None] if b.ndim == 1 else b
+    batch = np.broadcast_shapes(tuple(rows.shape[:-2]), tuple(columns.shape[:-2]))
+    sizes = (rows.shape[-2], columns.shape[-1])
+    if not batch or columns.ndim == 2:  # one product: leading axes of a are more rows
+        flat = rows.reshape(1, -1, rows.shape[-1])
+        c = core(flat, columns.reshape(1, *columns.shape[-2:]), None)
+    else:
+        c = core(_stacked(rows, batch), _stacked(columns, batch), None)
+    kept = (*(sizes[:1] if a.ndim > 1 else ()), *(sizes[1:] if b.ndim > 1 else ()))
+    return c.reshape(*batch, *kept)
+
+
+def _stacked(x: Array, batch: tuple[int, ...]) -> Array:
+    return broadcast(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+
+
+# --- implementations for torch ---------------------------------------------------------------------
+
+
 def vendor(a: Array, b: Array) -> Array:
     """torch's own kernel."""
     import torch
@@ -111,5 +222,7 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
+    core=CORE,
+    tile=tile,
     autocast="lower",
 )
