@@ -163,7 +163,7 @@ def forward(outputs: tuple[Array, ...], a: Array, b: Array, bias: Array | None) 
     product_into(outputs[0], a, b, bias)
 
 
-def backward(grads: tuple[Array | None, ...], grad: Array, a: Array, b: Array) -> None:
+def backward(grads: tuple[Array | None, ...], grad: Array, a: Array, b: Array, bias: Array | None) -> None:
     """da = grad @ b^T, db = a^T @ grad; the row gets the sum."""
     if grads[0] is not None:
         product_into(grads[0], grad, transposed(b))
@@ -173,7 +173,7 @@ def backward(grads: tuple[Array | None, ...], grad: Array, a: Array, b: Array) -
         sum_into(grads[2], grad.reshape(-1, grad.shape[-1]))
 
 
-CORE = Core(allocate, forward, backward, ("c",), {"a": "a", "b": "b", "bias": "grad"}, strided=True)
+CORE = Core(allocate, forward, backward, ("c",), {"a": "a", "b": "b", "bias": "bias"}, strided=True)
 
 
 def tile(core: Any, a: Array, b: Array) -> Array:
@@ -188,7 +188,7 @@ def tile(core: Any, a: Array, b: Array) -> Array:
     else:
         c = core(_stacked(rows, batch), _stacked(columns, batch), None)
     kept = (*(sizes[:1] if a.ndim > 1 else ()), *(sizes[1:] if b.ndim > 1 else ()))
-    return c.reshape(*batch, *kept)
+    return c.reshape((*batch, *kept))
 
 
 def _stacked(x: Array, batch: tuple[int, ...]) -> Array:
