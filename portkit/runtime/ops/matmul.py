@@ -222,7 +222,5 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
-    core=CORE,
-    tile=tile,
     autocast="lower",
 )
