@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from portkit.finding import Finding, Support
-from portkit.rewriters import _operators, _references
+from portkit.rewriters import _operators, _references, _sites
 from portkit.rule import Context, Rule
 
 
@@ -64,7 +64,23 @@ class ReplacingRule(Rule):
             return
         if isinstance(parent, (ast.Compare, ast.If, ast.BoolOp, ast.UnaryOp)):
             return  # only asks whether it was imported
+        if _sites.in_type_test(node, ctx) and found.support == "auto":
+            yield self._tested(node, ctx, found)
+            return
         yield self._refused(node, ctx, found, "its arguments are not visible where it is passed around")
+
+    def _tested(self, node: ast.expr, ctx: Context, found: _operators.Replacement) -> Finding:
+        """A class that `isinstance` asks for: what the migrated program builds is of ours."""
+        target = f"{self.namespace}.{found.to}"
+        return ctx.finding(
+            self,
+            node,
+            _message(found),
+            support=Support.AUTO,
+            remedy=f"Test for {target}, of which the migrated layers are.",
+            edits=_references.replace_name(ctx, node, target),
+            qualified_name=found.name,
+        )
 
     def _known(self, node: ast.expr, ctx: Context) -> _operators.Replacement | None:
         name = ctx.resolve(node)

@@ -126,11 +126,29 @@ def is_refusal(node: ast.AST, ctx: Context) -> ast.stmt | None:
 
 def refuses(statement: ast.stmt, ctx: Context) -> bool:
     """Whether a statement stops the program when CUDA is absent, and does nothing else."""
+    test = _asked(statement)
+    return test is not None and is_availability(test, ctx) and _only_stops(statement, ctx)
+
+
+def refuses_unless(statement: ast.stmt, condition: ast.AST, ctx: Context) -> bool:
+    """Whether a statement stops the program unless `condition` holds, and does nothing else."""
+    return _asked(statement) is condition and _only_stops(statement, ctx)
+
+
+def _asked(statement: ast.stmt) -> ast.expr | None:
+    """`c` of `assert c`, or of an `if not c:` that has no `else`."""
     if isinstance(statement, ast.Assert):
-        return is_availability(statement.test, ctx)
+        return statement.test
     if not isinstance(statement, ast.If) or statement.orelse or not isinstance(statement.test, ast.UnaryOp):
-        return False
-    if not isinstance(statement.test.op, ast.Not) or not is_availability(statement.test.operand, ctx):
+        return None
+    return statement.test.operand if isinstance(statement.test.op, ast.Not) else None
+
+
+def _only_stops(statement: ast.stmt, ctx: Context) -> bool:
+    if not isinstance(statement, ast.If):
+        return True
+    parent = ctx.parent(statement)
+    if isinstance(parent, ast.If) and parent.orelse == [statement]:
         return False
     return _stops(statement.body[-1], ctx) and all(_speaks(s) for s in statement.body[:-1])
 

@@ -33,7 +33,7 @@ class CudaRequired(Rule):
         yield from self._statement(node, ctx)
 
     def _statement(self, node: ast.stmt, ctx: Context) -> Iterator[Finding]:
-        if not _sites.refuses(node, ctx) or _is_elif(node, ctx):
+        if not _sites.refuses(node, ctx):
             return
         yield ctx.finding(
             self,
@@ -44,8 +44,3 @@ class CudaRequired(Rule):
             edits=[DropStatement(ctx.span(node))],
             qualified_name=_sites.AVAILABLE,
         )
-
-
-def _is_elif(node: ast.stmt, ctx: Context) -> bool:
-    parent = ctx.parent(node)
-    return isinstance(parent, ast.If) and parent.orelse == [node]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from portkit.finding import Finding, Phase, Replace, Support
+from portkit.finding import DropStatement, Edit, Finding, Phase, Replace, Support
 from portkit.rewriters import _references, _sites, _vendor
 from portkit.rule import Context, Rule
 
@@ -16,7 +16,8 @@ class IsCudaCheck(Rule):
     What: `x.is_cuda`.
     Why: it is false on every other accelerator, though the code behind it may run there.
     Instead: `pk.is_accelerator(x)`. A branch with something of NVIDIA's in it, and TorchScript, keep the
-    test.
+    test. Where a function refuses other tensors before it launches a kernel, the refusal goes: the kernel
+    runs on the CPU as well.
     Safety: the same on CUDA, on the CPU and for tensors on `meta`.
     """
 
@@ -29,6 +30,17 @@ class IsCudaCheck(Rule):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or ctx.resolve(node) is not None:
             return
         message = ".is_cuda is false on every accelerator but CUDA"
+        refusal = _refusal(node, ctx)
+        if refusal is not None:
+            yield ctx.finding(
+                self,
+                node,
+                message,
+                support=Support.AUTO,
+                remedy="Remove the condition: the kernel that is launched here runs on the CPU as well.",
+                edits=[refusal],
+            )
+            return
         if _vendor.is_vendor(node, ctx) or _sites.in_torchscript(node, ctx) or _sites.is_called(node, ctx):
             yield ctx.finding(
                 self,
@@ -48,3 +60,29 @@ class IsCudaCheck(Rule):
             remedy=f"Use {text}.",
             edits=[Replace(ctx.span(node), text), *imports],
         )
+
+
+def _refusal(node: ast.Attribute, ctx: Context) -> Edit | None:
+    """The edit that lifts a refusal of other tensors, if `node` stands in one before a kernel launch."""
+    statement = next(parent for parent in ctx.parents(node) if isinstance(parent, ast.stmt))
+    if not _launches(statement, ctx):
+        return None
+    if _sites.refuses_unless(statement, node, ctx):
+        return DropStatement(ctx.span(statement))
+    if not isinstance(statement, ast.Assert) or not isinstance(statement.test, ast.BoolOp):
+        return None
+    test = statement.test
+    if not isinstance(test.op, ast.And) or node not in test.values:
+        return None
+    rest = [ctx.source(value) for value in test.values if value is not node]
+    return Replace(ctx.span(test), " and ".join(rest))
+
+
+def _launches(statement: ast.stmt, ctx: Context) -> bool:
+    """Whether the function around a statement launches a kernel: `kernel[grid](...)`."""
+    functions = (p for p in ctx.parents(statement) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    function = next(functions, None)
+    if function is None:
+        return False
+    calls = (item for item in _sites.walk_body(function) if isinstance(item, ast.Call))
+    return any(isinstance(call.func, ast.Subscript) for call in calls)
