@@ -105,18 +105,16 @@ class Tree:
                 handler(self, node, scope)
             children: list[tuple[ast.AST, Scope]] = []
             inner = self.owned.get(node)
-            for name in node._fields:
+            for name in _FIELDS.get(kind) or _fields(kind):
                 value = getattr(node, name, None)
-                if value is None or isinstance(value, (str, int, float, bytes, complex)):
-                    continue
                 where = scope if inner is None or name not in _INNER[kind] else inner
-                items = value if isinstance(value, list) else (value,)
-                for item in items:
-                    if isinstance(item, ast.AST) and not isinstance(item, ast.expr_context):
+                for item in value if isinstance(value, list) else (value,):
+                    if isinstance(item, ast.AST):
                         parents[item] = node
                         scopes[item] = where
                         children.append((item, where))
-            stack.extend(reversed(children))
+            children.reverse()
+            stack += children
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around `node`, innermost first."""
@@ -150,6 +148,21 @@ class Tree:
     def every_scope(self) -> Iterable[Scope]:
         """All scopes of the unit, outermost first."""
         return self.owned.values()
+
+
+# fields that never hold a node of interest (operators and contexts are shared between their parents)
+_PLAIN = frozenset(
+    {"id", "ctx", "attr", "kind", "type_comment", "op", "ops", "simple", "level", "conversion", "is_async"}
+    | {"type_ignores", "arg", "module", "asname"}
+)
+_FIELDS: dict[type, tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a type of node that may hold nodes; worked out once."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(name for name in kind._fields if name not in _PLAIN)
+    return _FIELDS[kind]
 
 
 # fields of a scope-making node that are evaluated inside the new scope
