@@ -1,6 +1,6 @@
 """Lines a second of `portkit scan`, cold and on one core, over trees that have little to do with CUDA.
 
-Usage: scan.py [PATH...] [--runs N]    (default: the standard library, and the packages installed beside numpy)
+Usage: scan.py [PATH...] [--runs N]    (default: the standard library, and packages beside it)
 
 Each run is a new process, its start included.  The best of N runs counts; the goal is 20,000 lines a second.
 """
