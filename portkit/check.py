@@ -31,6 +31,10 @@ class Checked:
     parsed: bool = False  # whether a syntax tree had to be built
 
 
+class RuleFault(Exception):
+    """A rule raised: our fault (or that of the package the rule comes from), never the user's."""
+
+
 class Rules:
     """The rules of a run, arranged so that each node is shown only to those that want it."""
 
@@ -133,12 +137,7 @@ def _visit(
     try:
         tree = Tree(module, frozenset(table) | inventory.NODES, prelude.statements)
         ctx = UnitContext(source.path, source.kind, unit, operators, tree)
-        found = [
-            finding
-            for node in tree.wanted
-            for visit in table.get(type(node), ())
-            for finding in visit(node, ctx)
-        ]
+        found = _ask(table, tree, ctx)
         if count:
             result.operators.update(inventory.count(tree, ctx.names))
     except RecursionError:
@@ -146,6 +145,23 @@ def _visit(
         return []
     if unit.cell is not None:
         prelude.add(module)
+    return found
+
+
+def _ask(table: Mapping[type[ast.AST], Sequence[Visit]], tree: Tree, ctx: UnitContext) -> list[Finding]:
+    found: list[Finding] = []
+    node: ast.AST | None = None
+    visit: Visit | None = None
+    try:
+        for node in tree.wanted:
+            for visit in table.get(type(node), ()):
+                found += visit(node, ctx)
+    except RecursionError:
+        raise
+    except Exception as error:
+        rule = type(getattr(visit, "__self__", visit)).__name__
+        place = f"{ctx.path}:{getattr(node, 'lineno', '?')}"
+        raise RuleFault(f"{rule} failed at {place}: {error!r}") from error
     return found
 
 

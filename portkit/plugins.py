@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from types import ModuleType
 
+from portkit.errors import UsageError
+
 
 def modules(package: str) -> Iterator[ModuleType]:
     """Import and yield every public module directly inside `package`, in name order."""
@@ -18,8 +20,18 @@ def modules(package: str) -> Iterator[ModuleType]:
 
 
 def external(group: str) -> Iterator[ModuleType]:
-    """Import and yield the modules that installed packages offer under an entry-point group."""
+    """Import and yield the modules that installed packages offer under an entry-point group.
+
+    Raises UsageError that names the package where one cannot be imported.
+    """
     for point in sorted(entry_points(group=group), key=lambda item: item.name):
-        loaded = point.load()
+        try:
+            loaded = point.load()
+        except Exception as error:  # whatever a module of another package raises
+            raise UsageError(
+                f"The plugin {point.value} cannot be imported: {type(error).__name__}: {error}",
+                place=group,
+                remedy="Mend or uninstall the package that offers it.",
+            ) from error
         if isinstance(loaded, ModuleType):
             yield loaded

@@ -6,14 +6,18 @@ import ast
 import json
 import os
 import random
+import types
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from toy_rules import TOYS, CudaMethod, CudaName
 
-from portkit import coverage, engine, parsing, ruleset
+from portkit import coverage, engine, parsing, plugins, ruleset
+from portkit.check import RuleFault
 from portkit.config import Config
+from portkit.errors import UsageError
 from portkit.finding import Finding, Location, Phase, Support
 from portkit.rule import Context, Rule
 from portkit.source import Kind
@@ -340,5 +344,32 @@ def test_a_rule_that_fails_is_our_fault_and_is_not_hidden() -> None:
         def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
             raise KeyError("oops")
 
-    with pytest.raises(KeyError, match="oops"):
-        check("x.cuda()\n", (Broken,))
+    with pytest.raises(RuleFault, match=r"Broken failed at a.py:2: KeyError\('oops'\)"):
+        check("\nx.cuda()\n", (Broken,))
+
+
+def test_rules_of_other_packages_come_through_the_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("their_rules.slow_copy")
+    rule = type("SlowCopy", (Rule,), {"id": "XX101", "__module__": module.__name__, "triggers": (b"x",)})
+    module.SlowCopy = rule  # type: ignore[attr-defined]
+    monkeypatch.setattr(plugins, "external", lambda group: [module] if group == "portkit.rules" else [])
+    ruleset.all_rules.cache_clear()
+    try:
+        assert rule in ruleset.all_rules()
+    finally:
+        ruleset.all_rules.cache_clear()
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = metadata.EntryPoint("broken", "no_such_package_anywhere.rules", "portkit.rules")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    with pytest.raises(UsageError, match="no_such_package_anywhere"):
+        list(plugins.external("portkit.rules"))
+
+
+def test_progress_counts_every_file(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.py").write_text("x = 1\n")
+    seen: list[tuple[int, int]] = []
+    scan(tmp_path, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(number, 5) for number in range(1, 6)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 
@@ -43,7 +45,7 @@ def command(
     chosen = settings.load_file(Path(config)) if config else settings.load(first)
     chosen = chosen.with_choice(_split(select), _split(ignore))
     stdin = sys.stdin.buffer.read() if "-" in paths else b""
-    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin)
+    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=_progress())
     tty = sys.stdout.isatty() and not output
     width = shutil.get_terminal_size((100, 24)).columns if tty else 100
     text = reports.render(format, result, verbose=verbose, colour=tty, width=width) + "\n"
@@ -53,6 +55,22 @@ def command(
         typer.echo(text, nl=False)
     if strict and result.unparsed:
         raise typer.Exit(4)
+
+
+def _progress() -> Callable[[int, int], None] | None:
+    """A counter on stderr while files are looked at; None where nobody sits in front of it."""
+    import sys
+
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        if done % 50 == 0 or done == total:
+            text = f"{done}/{total} files" if done < total else ""
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+    return show
 
 
 def _split(values: list[str]) -> list[str]:
