@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +15,15 @@ import portkit.runtime.tile.language as tl
 import portkit.runtime.triton as triton
 from portkit.errors import KernelError
 from portkit.runtime.tile import frontend, ir, verify
-from portkit.runtime.tile.frontend import promotion
+from portkit.runtime.tile.frontend import calls, expressions, introspect, promotion, statements
 from portkit.runtime.tile.ir import BF16, F16, F32, F64, I1, I8, I16, I32, I64, U8, U16, U32, U64
+from portkit.runtime.tile.language.extra import libdevice
 from portkit.runtime.tile.signature import Constexpr, Runtime
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 SIZE = 8
 WIDTH: tl.constexpr = tl.constexpr(16)
@@ -492,7 +501,7 @@ def err_modulo(x):
 
 ERRORS: list[tuple[Callable[..., Any], int, str, str]] = [
     (err_unknown, 1, "does not support tl.sigmoit", "Did you mean `sigmoid`?"),
-    (err_unsupported, 1, "does not support tl.inline_asm_elementwise", ""),
+    (err_unsupported, 1, "does not support tl.inline_asm_elementwise", "one target"),
     (err_name, 1, "`ponter_to` is not defined", "Did you mean `pointer_to`?"),
     (err_shapes, 1, "shapes [8] and [16] can't be broadcast", "x[:, None]"),
     (err_size, 1, "a tile's size is a power of two", "next power of two"),
@@ -581,3 +590,39 @@ def test_source_that_cannot_be_read() -> None:
 
 def test_wrong_number_of_arguments() -> None:
     assert "takes 3 arguments" in refused(loop, pointer(F32)).message
+
+
+# --- the published table ---------------------------------------------------------------------------
+
+
+def test_the_table_is_what_the_compiler_has() -> None:
+    table = tomllib.loads(introspect.TABLE.read_text(encoding="utf-8"))
+    handled = set(calls.handlers())
+    assert set(table["functions"]) == {n for n in handled if hasattr(tl, n)} | {
+        *("constexpr", "pointer_type", "range", "static_range")
+    }
+    assert set(table["math"]) == {n for n in handled if hasattr(tl.math, n)}
+    assert set(table["libdevice"]) == set(libdevice.__all__)
+    assert handled == set(table["functions"]) & handled | set(table["math"]) | set(table["extra"])
+    assert set(table["methods"]) == set(calls.methods())
+    assert set(table["attributes"]) == {*introspect._VALUE, "T"}
+    assert set(table["type_attributes"]) == {*introspect._TYPE, *introspect._DTYPE, *introspect._POINTER}
+    assert set(table["dtypes"]) == {n for n in tl.__all__ if isinstance(getattr(tl, n), ir.DType)}
+    assert set(table["builtins"]) == set(calls._CONSTANT_BUILTINS)
+    assert set(table["triton"]) == set(triton.__all__)
+    nodes = {*expressions._HANDLERS, *statements._HANDLERS, ast.If, ast.For, ast.While, ast.Return}
+    assert set(table["syntax"]) == {node.__name__ for node in nodes}
+    assert not [name for name in table["refused"] if hasattr(tl, name)]
+
+
+@pytest.mark.parametrize("name", sorted(calls.handlers()))
+def test_declarations_and_handlers_agree(name: str) -> None:
+    declared = getattr(tl, name, None) or getattr(tl.math, name, None) or getattr(tl.extra.cuda, name)
+    handler = calls.handlers()[name]
+    if not isinstance(handler, functools.partial):
+        own = list(inspect.signature(handler).parameters)[1:]
+        assert own == list(inspect.signature(declared).parameters)
+    assert declared.__doc__
+    positional = [p for p in inspect.signature(declared).parameters.values() if p.default is p.empty]
+    with pytest.raises(KernelError, match="outside a kernel"):
+        declared(*[None for _ in positional])

@@ -15,7 +15,7 @@ import numpy as np
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.interpret_memory import Memory
-from portkit.runtime.tile.interpret_ops import OPS, Array, convert, from_python
+from portkit.runtime.tile.interpret_ops import ATOMICS, OPS, Array, convert, from_python
 
 _MAX_ITERATIONS = 1 << 31
 
@@ -70,6 +70,8 @@ class _Program:
         """Run one operation; gives its results."""
         if op.opcode in OPS:
             return [OPS[op.opcode](op, operands)]
+        if op.opcode in ATOMICS:
+            return self.atomic(op, operands)
         method = getattr(self, f"_{op.opcode}", None)
         assert method is not None, op.opcode
         return method(op, operands)  # type: ignore[no-any-return]
@@ -91,15 +93,19 @@ class _Program:
         self.memory.write(op, operands[0], operands[1], operands[2] if op.attrs["has_mask"] else None)
         return []
 
-    def _atomic_add(self, op: ir.Op, operands: list[Array]) -> list[Array]:
-        mask = np.broadcast_to(np.asarray(operands[2] if op.attrs["has_mask"] else True), operands[0].shape)
-        before = np.zeros(operands[0].shape, np.asarray(operands[1]).dtype)
-        for lane in np.ndindex(operands[0].shape):  # lanes may name one address: one after another
+    def atomic(self, op: ir.Op, operands: list[Array]) -> list[Array]:
+        """Update memory lane by lane, in order (lanes may name one address); gives what was there."""
+        pointer, *values = (np.asarray(v) for v in operands)
+        mask = values.pop() if op.attrs.get("has_mask") else np.asarray(True)
+        mask = np.broadcast_to(mask, pointer.shape)
+        before = np.zeros(pointer.shape, values[0].dtype)
+        update = ATOMICS[op.opcode]
+        for lane in np.ndindex(pointer.shape):
             if mask[lane]:
-                where = np.asarray(operands[0][lane])
+                where = np.asarray(pointer[lane])
                 before[lane] = self.memory.read(op, where, None)
-                total = convert(before[lane] + np.asarray(operands[1])[lane], op.operands[1].type.dtype)
-                self.memory.write(op, where, total, None)
+                after = update(before[lane], *(v[lane] for v in values))
+                self.memory.write(op, where, convert(after, op.operands[1].type.dtype), None)
         return [before]
 
     def _for(self, op: ir.Op, operands: list[Array]) -> list[Array]:

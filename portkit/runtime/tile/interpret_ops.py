@@ -268,6 +268,16 @@ def _axis(op: ir.Op) -> int:
     return axis
 
 
+ATOMICS: dict[str, Callable[..., Any]] = {
+    "atomic_add": lambda old, value: old + value,
+    "atomic_max": np.fmax,
+    "atomic_min": np.fmin,
+    "atomic_and": lambda old, value: old & value,
+    "atomic_or": lambda old, value: old | value,
+    "atomic_xor": lambda old, value: old ^ value,
+    "atomic_xchg": lambda old, value: value,
+    "atomic_cas": lambda old, expected, value: value if old == expected else old,
+}
 OPS: dict[str, Compute] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_PRECISE, _precise),

@@ -27,7 +27,9 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | addptr | pointer, int → pointer (counts elements) | |
 | load | pointer [, i1 mask [, other]] → element; masked-off lanes give other, or 0 | has_mask, has_other |
 | store | pointer, value [, i1 mask] → | has_mask |
-| atomic_add | pointer, value [, i1 mask] → old value | has_mask |
+| atomic_add atomic_max atomic_min atomic_xchg | pointer, value [, i1 mask] → old value (numbers) | has_mask |
+| atomic_and atomic_or atomic_xor | pointer, value [, i1 mask] → old value (integers) | has_mask |
+| atomic_cas | pointer, expected, value → old value | |
 | reduce | tile → tile without that axis (or scalar) | kind: sum max min argmax argmin any all; axis |
 | dot | a[m,k], b[k,n], acc[m,n] → [m,n] | precision: "ieee" or "tf32" |
 | for | lower, upper, step, inits… → final values…; region(i, carried…) ends in yield | |

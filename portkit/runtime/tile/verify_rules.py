@@ -205,7 +205,7 @@ def _flag(op: ir.Op, name: str) -> bool:
     return bool(value)
 
 
-def _memory(op: ir.Op, rest: list[str], masked: bool) -> ir.Type:
+def _memory(op: ir.Op, rest: list[str]) -> ir.Type:
     """Operands: a pointer, then `rest` ("mask" or "value"); gives the type of the elements."""
     names = ["pointer", *rest]
     expect(len(op.operands) == len(names), op, f"needs {len(names)} operands, has {len(op.operands)}")
@@ -221,19 +221,29 @@ def _memory(op: ir.Op, rest: list[str], masked: bool) -> ir.Type:
 def _load(op: ir.Op) -> None:
     mask, other = _flag(op, "has_mask"), _flag(op, "has_other")
     expect(mask or not other, op, "has `other` without a mask")
-    value = _memory(op, ["mask"] * mask + ["other"] * other, mask)
+    value = _memory(op, ["mask"] * mask + ["other"] * other)
     expect(len(op.results) == 1 and op.result.type == value, op, f"gives {value}")
 
 
 def _store(op: ir.Op) -> None:
     mask = _flag(op, "has_mask")
-    _memory(op, ["value"] + ["mask"] * mask, mask)
+    _memory(op, ["value"] + ["mask"] * mask)
     expect(not op.results, op, "gives nothing")
 
 
 def _atomic(op: ir.Op) -> None:
     mask = _flag(op, "has_mask")
-    value = _memory(op, ["value"] + ["mask"] * mask, mask)
+    value = _memory(op, ["value"] + ["mask"] * mask)
+    expect(len(op.results) == 1 and op.result.type == value, op, f"gives {value}")
+
+
+def _atomic_bits(op: ir.Op) -> None:
+    _atomic(op)
+    _is_number(op, op.result, "the result", "integer")
+
+
+def _atomic_cas(op: ir.Op) -> None:
+    value = _memory(op, ["expected", "value"])
     expect(len(op.results) == 1 and op.result.type == value, op, f"gives {value}")
 
 
@@ -300,7 +310,9 @@ RULES: dict[str, Rule] = {
     "addptr": _addptr,
     "load": _load,
     "store": _store,
-    "atomic_add": _atomic,
+    **dict.fromkeys(("atomic_add", "atomic_max", "atomic_min", "atomic_xchg"), _atomic),
+    **dict.fromkeys(("atomic_and", "atomic_or", "atomic_xor"), _atomic_bits),
+    "atomic_cas": _atomic_cas,
     "reduce": _reduce,
     "dot": _dot,
     "for": _for,

@@ -63,7 +63,8 @@ def methods() -> tuple[str, ...]:
     """Names that tiles have as methods: every function whose first parameter is a tile."""
     names = ["to"]
     for name in handlers():
-        first = next(iter(inspect.signature(language_function(name)).parameters), "")
+        declared = getattr(language, name, None) or getattr(language.math, name, None)
+        first = next(iter(inspect.signature(declared).parameters), "") if declared else ""
         if first in ("input", "x", "a", "src"):
             names.append(name)
     return tuple(names)
@@ -120,7 +121,7 @@ def _language(ctx: Context, function: Any, name: str, args: list[Any], kwargs: d
             f"portkit does not support tl.{name} {'here' if name.endswith('range') else 'yet'}",
             remedy="Ranges stand in a `for` line." if name.endswith("range") else "",
         )
-    declared = inspect.signature(language_function(name))
+    declared = inspect.signature(function)
     try:
         bound = declared.bind(*args, **kwargs)
     except TypeError as error:
@@ -141,7 +142,7 @@ def _python(ctx: Context, function: Any, name: str, args: list[Any], kwargs: dic
     runtime = any(isinstance(a, ir.Value) for a in [*args, *kwargs.values()])
     is_builtin = bool(name) and getattr(builtins, name, None) is function
     if is_builtin and runtime and name in _BUILTIN_TILES:
-        return _language(ctx, None, _BUILTIN_TILES[name], args, kwargs)
+        return call(ctx, language_function(_BUILTIN_TILES[name]), args, kwargs)
     record = isinstance(function, type) and issubclass(function, tuple)  # a named tuple may hold tiles
     if runtime and not record and name not in ("len", "isinstance"):
         raise KernelError(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir
@@ -15,6 +18,13 @@ from portkit.runtime.tile.frontend.promotion import is_unsigned
 from portkit.runtime.tile.frontend.semantics import describe
 from portkit.runtime.tile.frontend.windows import BlockPointer
 from portkit.runtime.tile.language._base import unwrap
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TABLE = Path(__file__).parent.parent / "language.toml"
 
 
 @dataclass(frozen=True)
@@ -109,11 +119,28 @@ def attribute(ctx: Context, value: Any, name: str) -> Any:
     if hasattr(value, name):
         return unwrap(getattr(value, name))
     if isinstance(value, ModuleType):
-        short = "tl" if calls.is_language(value.__name__) else value.__name__
-        remedy = nearest(name, [n for n in dir(value) if not n.startswith("_")])
-        what = f"portkit does not support {short}.{name} yet" if short == "tl" else f"no {short}.{name}"
-        raise KernelError(what, remedy=remedy or "`portkit explain` lists what kernels may use.")
+        _no_such_name(value, name)
     raise KernelError(f"{describe(value)} has no attribute `{name}`")
+
+
+def _no_such_name(module: ModuleType, name: str) -> NoReturn:
+    if not calls.is_language(module.__name__):
+        raise KernelError(
+            f"module `{module.__name__}` has no `{name}`", remedy=nearest(name, list(vars(module)))
+        )
+    remedy = _refused().get(name) or nearest(name, [n for n in vars(module) if not n.startswith("_")])
+    raise KernelError(
+        f"portkit does not support tl.{name} yet",
+        remedy=remedy or "`portkit/runtime/tile/language.toml` lists what kernels may use.",
+    )
+
+
+@lru_cache(maxsize=1)
+def _refused() -> dict[str, str]:
+    """What to do instead of names that kernels are known to use and that are refused."""
+    text = TABLE.read_text(encoding="utf-8")
+    found: dict[str, str] = tomllib.loads(text)["refused"]
+    return found
 
 
 def _of_window(value: BlockPointer, name: str) -> Any:

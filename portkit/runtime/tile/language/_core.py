@@ -108,6 +108,55 @@ def atomic_add(
     outside("atomic_add")
 
 
+def atomic_max(
+    pointer: tensor, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+) -> tensor:
+    """Write the larger of what is in memory and the value indivisibly; gives what was there before."""
+    outside("atomic_max")
+
+
+def atomic_min(
+    pointer: tensor, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+) -> tensor:
+    """Write the smaller of what is in memory and the value indivisibly; gives what was there before."""
+    outside("atomic_min")
+
+
+def atomic_and(
+    pointer: tensor, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+) -> tensor:
+    """Bitwise and with memory indivisibly; gives what was there before."""
+    outside("atomic_and")
+
+
+def atomic_or(
+    pointer: tensor, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+) -> tensor:
+    """Bitwise or with memory indivisibly; gives what was there before."""
+    outside("atomic_or")
+
+
+def atomic_xor(
+    pointer: tensor, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+) -> tensor:
+    """Bitwise exclusive or with memory indivisibly; gives what was there before."""
+    outside("atomic_xor")
+
+
+def atomic_xchg(
+    pointer: tensor, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+) -> tensor:
+    """Exchange with memory indivisibly; gives what was there before."""
+    outside("atomic_xchg")
+
+
+def atomic_cas(
+    pointer: tensor, cmp: Any, val: Any, sem: str | None = None, scope: str | None = None
+) -> tensor:
+    """Write `val` where memory holds `cmp`, indivisibly; gives what was there before."""
+    outside("atomic_cas")
+
+
 # --- shapes ----------------------------------------------------------------------------------------
 
 
@@ -164,6 +213,16 @@ def cast(input: Any, dtype: Any, fp_downcast_rounding: str | None = None, bitcas
     outside("cast")
 
 
+def logical_and(input: tensor, other: Any) -> tensor:
+    """Both are true, i1."""
+    outside("logical_and")
+
+
+def logical_or(input: tensor, other: Any) -> tensor:
+    """At least one is true, i1."""
+    outside("logical_or")
+
+
 def dot(
     input: tensor,
     other: tensor,
@@ -217,6 +276,11 @@ def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: boo
 def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
     """Index of the (first) smallest element over an axis, i32."""
     outside("argmin")
+
+
+def reduce_or(input: tensor, axis: int | None = None, keep_dims: bool = False) -> tensor:
+    """Bitwise or over an axis of integers or booleans."""
+    outside("reduce_or")
 
 
 # --- hints and checks ------------------------------------------------------------------------------

@@ -119,6 +119,61 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: str = PropagateNan.NONE) ->
     outside("clamp")
 
 
+def acos(x: tensor) -> tensor:
+    """Angle in [0, π] whose cosine is x."""
+    outside("acos")
+
+
+def asin(x: tensor) -> tensor:
+    """Angle in [-π/2, π/2] whose sine is x."""
+    outside("asin")
+
+
+def atan(x: tensor) -> tensor:
+    """Angle whose tangent is x."""
+    outside("atan")
+
+
+def cosh(x: tensor) -> tensor:
+    """Hyperbolic cosine."""
+    outside("cosh")
+
+
+def expm1(x: tensor) -> tensor:
+    """exp(x) - 1."""
+    outside("expm1")
+
+
+def log1p(x: tensor) -> tensor:
+    """log(1 + x)."""
+    outside("log1p")
+
+
+def round(x: tensor) -> tensor:
+    """Round to the nearest integer, halves away from zero."""
+    outside("round")
+
+
+def sinh(x: tensor) -> tensor:
+    """Hyperbolic sine."""
+    outside("sinh")
+
+
+def tan(x: tensor) -> tensor:
+    """Tangent of an angle in radians."""
+    outside("tan")
+
+
+def atan2(y: Any, x: Any) -> tensor:
+    """Angle of the point (x, y), in (-π, π]."""
+    outside("atan2")
+
+
+def pow(x: Any, y: Any) -> tensor:
+    """x to the power of y."""
+    outside("pow")
+
+
 def umulhi(x: Any, y: Any) -> tensor:
     """The upper 32 bits of a product of 32-bit integers."""
     outside("umulhi")

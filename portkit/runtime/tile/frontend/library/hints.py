@@ -50,3 +50,11 @@ def max_contiguous(sem: Semantics, input: Any, values: Any) -> Any:
 def max_constancy(sem: Semantics, input: Any, values: Any) -> Any:
     """Not needed."""
     return input
+
+
+def gdc_wait(sem: Semantics) -> None:
+    """Not needed: launches do not overlap."""
+
+
+def gdc_launch_dependents(sem: Semantics) -> None:
+    """Not needed: launches do not overlap."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from portkit.errors import KernelError
@@ -113,7 +115,8 @@ def _written(sem: Semantics, pointer: ir.Value, value: Any, mask: Any) -> list[i
 _NAMES = ("the value", "the mask")
 
 
-def atomic_add(
+def _atomic(
+    name: str,
     semantics: Semantics,
     /,
     pointer: ir.Value,
@@ -122,8 +125,35 @@ def atomic_add(
     sem: str | None = None,
     scope: str | None = None,
 ) -> ir.Value:
-    """Add to memory; gives what was there."""
-    pointer = _pointer(pointer, "atomic_add")
+    pointer = _pointer(pointer, name)
+    dtype = pointer.type.dtype
+    if name.endswith(("and", "or", "xor")) and not dtype.is_int:
+        raise KernelError(f"tl.{name} needs integers in memory, not {dtype}")
     operands = _written(semantics, pointer, val, mask)
-    result = operands[1].type
-    return semantics.builder.value("atomic_add", operands, result, has_mask=mask is not None)
+    return semantics.builder.value(name, operands, operands[1].type, has_mask=mask is not None)
+
+
+TABLE: dict[str, Callable[..., ir.Value]] = {
+    name: partial(_atomic, name)
+    for name in (
+        *("atomic_add", "atomic_max", "atomic_min", "atomic_xchg"),
+        *("atomic_and", "atomic_or", "atomic_xor"),
+    )
+}
+
+
+def atomic_cas(
+    semantics: Semantics,
+    /,
+    pointer: ir.Value,
+    cmp: Any,
+    val: Any,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> ir.Value:
+    """Write where memory holds what is expected; gives what was there."""
+    pointer = _pointer(pointer, "atomic_cas")
+    expected = _written(semantics, pointer, cmp, None)[1]
+    operands = [*_written(semantics, pointer, val, None), expected]
+    address, value, expected = semantics.same_shape(*operands) if pointer.type.is_tile else operands
+    return semantics.builder.value("atomic_cas", [address, expected, value], value.type)

@@ -105,6 +105,11 @@ def argmin(
     return _reduce(sem, "argmin", input, axis, keep_dims)
 
 
+def reduce_or(sem: Semantics, input: ir.Value, axis: int | None = None, keep_dims: bool = False) -> ir.Value:
+    """Bitwise or."""
+    return _reduce(sem, "any", input, axis, keep_dims)
+
+
 def dot(
     sem: Semantics,
     input: ir.Value,

@@ -194,3 +194,13 @@ def cast(
     if value.type.is_pointer or value.type.dtype.bits != element.bits:
         raise KernelError(f"a bitcast keeps the width: {value.type.element} can't become {element}")
     return sem.builder.value("bitcast", [value], value.type.with_element(element))
+
+
+def logical_and(sem: Semantics, input: Operand, other: Operand) -> ir.Value:
+    """Both are not zero."""
+    return sem.binary("&", sem.truth(input), sem.truth(other))
+
+
+def logical_or(sem: Semantics, input: Operand, other: Operand) -> ir.Value:
+    """One of them is not zero."""
+    return sem.binary("|", sem.truth(input), sem.truth(other))

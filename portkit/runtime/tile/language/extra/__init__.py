@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from portkit.runtime.tile.language.extra import libdevice
+from portkit.runtime.tile.language.extra import cuda, libdevice
 
-__all__ = ["libdevice"]
+__all__ = ["cuda", "libdevice"]
