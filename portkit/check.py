@@ -101,7 +101,7 @@ def _check_unit(
     prelude: _Prelude,
     result: Checked,
 ) -> None:
-    suppressions = suppress.find(unit.text)
+    suppressions = suppress.find(unit.text, unit.python if source.kind in CODE else None)
     whole = any(item.whole_file and not item.ids for item in suppressions)
     found: list[Finding] = []
     if source.kind in CODE and unit.python is not None:

@@ -266,7 +266,7 @@ class Names:
         best: tuple[int, str] | None = None
         for name, bindings in self.tree.top.bindings.items():
             imports = [item for item in bindings if item.how is Bound.IMPORT]
-            if not imports or len(imports) < len(bindings):
+            if not imports or len(imports) < len(bindings) or not any(map(self._always_runs, imports)):
                 continue
             target = self._best_import(imports, self.tree.module)
             if target == qualified or qualified.startswith(f"{target}."):
@@ -274,6 +274,13 @@ class Names:
                 if best is None or len(target) > best[0]:
                     best = (len(target), spelled)
         return best[1] if best is not None else None
+
+    def _always_runs(self, item: Binding) -> bool:
+        """Whether an import runs whenever the module does, or fails loudly: not below `if TYPE_CHECKING:`."""
+        parent = self.tree.parents.get(item.node)
+        if isinstance(parent, ast.Try) and item.node in parent.body:
+            parent = self.tree.parents.get(parent)
+        return isinstance(parent, ast.Module)
 
     def is_bound_anywhere(self, name: str) -> bool:
         """Whether any scope of the unit binds `name`, or a star import might."""

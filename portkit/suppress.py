@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -55,15 +57,19 @@ class Suppression:
         )
 
 
-def find(text: str) -> list[Suppression]:
-    """The suppression comments of one unit.  A comment alone on its line covers the next line of code."""
+def find(text: str, python: str | None = None) -> list[Suppression]:
+    """The suppression comments of one unit.  A comment alone on its line covers the next line of code.
+
+    `python` is the unit as Python, if it is; what stands inside a string there is no comment.
+    """
     if "portkit:" not in text.lower():
         return []
     lines = _LINE_END.split(text)
+    real = _comments(python) if python is not None else None
     found = []
     for number, line in enumerate(lines, start=1):
         match = _COMMENT.search(line)
-        if match is None or _in_string(line, match.start()):
+        if match is None or (real is not None and number not in real):
             continue
         ids = frozenset(word.strip().upper() for word in (match["ids"] or "").split(",") if word.strip())
         alone = not line[: match.start()].strip()
@@ -73,10 +79,14 @@ def find(text: str) -> list[Suppression]:
     return found
 
 
-def _in_string(line: str, position: int) -> bool:
-    """Whether a `#` stands inside a string literal that is open on this line (a good guess, no more)."""
-    before = line[:position]
-    return before.count('"') % 2 == 1 or before.count("'") % 2 == 1
+def _comments(python: str) -> set[int] | None:
+    """The lines of a Python text that hold a comment; None where it cannot be split into tokens."""
+    stream = io.StringIO(_LINE_END.sub("\n", python))
+    try:
+        tokens = list(tokenize.generate_tokens(stream.readline))
+    except (tokenize.TokenError, SyntaxError):
+        return None
+    return {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
 
 
 def _next_code_line(lines: Sequence[str], number: int) -> int:

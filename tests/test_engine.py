@@ -105,6 +105,8 @@ def test_no_rule_sees_a_file_without_its_trigger() -> None:
         ("# portkit: ignore-file[PK901]\nx.cuda()", ["PK001", "PK902"]),
         ("# portkit: ignore[PK777]\nx.cuda()", ["PK902"]),
         ("s = '# portkit: ignore[PK902]'; x.cuda()", ["PK902"]),
+        ("s = \"it's\"; x.cuda()  # portkit: ignore[PK902] don't ask", []),
+        ("s = '''\n# portkit: ignore-file\n'''\nx.cuda()", ["PK902"]),
         ("y = 1  # portkit: ignore[PK902]\nx = 'cuda'", ["PK001"]),
         ("y = 1  # portkit: ignore[PK902]", ["PK001"]),
     ],

@@ -370,6 +370,8 @@ def test_scope_is_the_dotted_name_around() -> None:
         ("def f(pk): pass", "portkit_runtime", 1),
         ("for pk in x: pass\nportkit_runtime = 1", "_pk", 1),
         ("from helpers import *\nprint(pk)", "portkit_runtime", 1),
+        ("if TYPE_CHECKING:\n    import portkit.runtime as pk", "pk", 1),
+        ("try:\n    import portkit.runtime as pk\nexcept ImportError:\n    raise", "pk", 0),
     ],
 )
 def test_use_never_takes_a_name_of_the_user(code: str, name: str, imports: int) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from portkit import coverage
+from portkit import coverage, rulebook
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support
 
@@ -56,7 +56,7 @@ def _parts(result: ScanResult, verbose: bool) -> list[RenderableType]:
     unused = len(result.findings) - len(found)
     if found:
         parts += [Text(""), _table(result)]
-        parts += _blocking(found)
+        parts += _blocking(found, {rule.id: rulebook.summary(rule) for rule in result.rules})
     parts += [Text(""), *_coverage_lines(result)]
     if unused:
         parts.append(Text(f"{_count(unused, 'suppression comment')} without effect", style="yellow"))
@@ -105,18 +105,17 @@ def _table(result: ScanResult) -> Table:
     return table
 
 
-def _blocking(found: Sequence[Finding]) -> list[RenderableType]:
+def _blocking(found: Sequence[Finding], summaries: Mapping[str, str]) -> list[RenderableType]:
     """What a person has to look at, by rule and by file."""
     left = [item for item in found if item.support in _BLOCKING or item.lossy]
     if not left:
         return []
     rules = Counter(item.rule for item in left)
-    messages = {item.rule: item.message for item in reversed(left)}
     files = Counter(item.location.path for item in left)
     parts: list[RenderableType] = [Text(""), Text("What blocks most", style="bold")]
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for rule, count in sorted(rules.items(), key=lambda item: (-item[1], item[0]))[:_TOP]:
-        table.add_row(f"{count:>5}", rule, messages[rule])
+        table.add_row(f"{count:>5}", rule, summaries.get(rule, ""))
     for path, count in sorted(files.items(), key=lambda item: (-item[1], item[0]))[:_TOP]:
         table.add_row(f"{count:>5}", "file", path)
     return [*parts, Padding(table, 0)]
