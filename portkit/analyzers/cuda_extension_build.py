@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from portkit.analyzers import _libraries
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
 from portkit.rule import Context, Rule
@@ -23,7 +24,7 @@ class CudaExtensionBuild(Rule):
     """CUDA code is compiled when the package is built or imported.
 
     What: `CUDAExtension` in setup.py; `torch.utils.cpp_extension.load` and `load_inline` of CUDA sources;
-    `CUDA_HOME`.
+    `CUDA_HOME`; CUDA C++ in a string; modules whose name ends with `_cuda`.
     Why: the build, or even the import, fails where there is no nvcc.
     Instead: port the kernels (`@portkit.jit`, or torch operators), and build or load the extension only where
     there is CUDA.
@@ -33,7 +34,7 @@ class CudaExtensionBuild(Rule):
     id = "PK315"
     name = "cuda_extension_build"
     phase = Phase.FULL_MODEL
-    triggers = (b"cpp_extension", b"cudaextension", b"load_inline")
+    triggers = (b"cpp_extension", b"cudaextension", b"load_inline", b"__global__", b"_cuda")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node.func) or ""
@@ -47,6 +48,45 @@ class CudaExtensionBuild(Rule):
             f"{name} compiles CUDA code" + (" when the module is imported" if early else ""),
             support=Support.MANUAL,
             remedy=_BUILDS[last],
+            qualified_name=name,
+        )
+
+    def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
+        if not isinstance(node.value, str) or isinstance(ctx.parent(node), ast.Expr):
+            return
+        if "__global__" in node.value and "{" in node.value and not _is_argument(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                "CUDA C++ stands in a string",
+                support=Support.MANUAL,
+                remedy="Write the kernel with @portkit.jit, or with torch operators.",
+            )
+        elif node.value.endswith("_cuda") and isinstance(ctx.parent(node), ast.Call):
+            call = ctx.parent(node)
+            assert isinstance(call, ast.Call)
+            if ctx.resolve(call.func) == "importlib.import_module":
+                yield self._module(node, node.value, ctx)
+
+    def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
+        for item in node.names:
+            if item.name.endswith("_cuda"):
+                yield self._module(node, item.name, ctx)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
+        if node.module and node.module.endswith("_cuda") and _libraries.of_name(node.module) is None:
+            yield self._module(node, node.module, ctx)
+
+    def _module(self, node: ast.AST, name: str, ctx: Context) -> Finding:
+        guarded = isinstance(node, ast.stmt) and _sites.in_import_guard(node, ctx)
+        return ctx.finding(
+            self,
+            node,
+            f"{name} may be a compiled CUDA extension",
+            support=Support.PORTABLE if guarded else Support.UNKNOWN,
+            remedy="The program goes on without it."
+            if guarded
+            else "If it is one, import it where it is needed.",
             qualified_name=name,
         )
 
@@ -67,6 +107,16 @@ class CudaExtensionBuild(Rule):
                 remedy="It is None without CUDA: build without the CUDA sources then.",
                 qualified_name=name,
             )
+
+
+def _is_argument(node: ast.Constant, ctx: Context) -> bool:
+    """Whether a string is passed to `load_inline`, which is reported itself."""
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.Call):
+            return (ctx.resolve(parent.func) or "").startswith(_EXTENSION)
+        if isinstance(parent, ast.stmt):
+            return False
+    return False
 
 
 def _has_cuda(node: ast.Call, last: str, ctx: Context) -> bool:

@@ -36,7 +36,7 @@ class CudaOnlyOperatorLibrary(Rule):
     def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
         for item in node.names:
             library = _libraries.of_name(item.name)
-            if library is not None:
+            if library is not None and not _all_replaced(node, library, ctx):
                 yield self._imported(node, ctx, library, item.name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
@@ -81,6 +81,19 @@ class CudaOnlyOperatorLibrary(Rule):
             remedy="The program goes on without it." if guarded else library.instead,
             qualified_name=name,
         )
+
+
+def _all_replaced(node: ast.Import, library: _libraries.Library, ctx: Context) -> bool:
+    """Whether everything that the file uses of a package is rewritten by other rules."""
+    *_, module = ctx.parents(node)
+    used = set()
+    for item in ast.walk(module):
+        name = ctx.resolve(item) if isinstance(item, (ast.Attribute, ast.Name)) else None
+        if name is not None and _libraries.of_name(name) is library:
+            longer = ctx.parent(item)
+            if not (isinstance(longer, ast.Attribute) and _libraries.of_name(ctx.resolve(longer) or "")):
+                used.add(name)
+    return bool(used) and all(_replaced(name) for name in used)
 
 
 def _replaced(name: str) -> bool:

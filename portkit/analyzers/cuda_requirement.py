@@ -111,12 +111,12 @@ class CudaRequirement(Rule):
     def _name(self, name: str, span: Span, ctx: Context) -> Iterator[Finding]:
         lowered = name.lower().replace("_", "-")
         library = _libraries.of_requirement(name)
-        if library is not None:
+        if lowered in _TOOLS:
+            yield self._found(span, ctx, f"{name} reads NVIDIA's management library")
+        elif library is not None:
             yield self._found(span, ctx, f"{name} needs CUDA: {library.what}", library.instead)
         elif lowered in _TOOLKIT:
             yield self._found(span, ctx, f"{name} is part of CUDA")
-        elif lowered in _TOOLS:
-            yield self._found(span, ctx, f"{name} reads NVIDIA's management library")
         elif lowered == "triton":
             yield self._found(
                 span, ctx, "triton has no CPU back end", "Kernels ported to @portkit.jit do not need it."

@@ -17,6 +17,7 @@ class ReplacingRule(Rule):
 
     folder: ClassVar[Path]
     namespace: ClassVar[str]  # "pk.ops"
+    is_class: ClassVar[bool] = False  # what is replaced are classes, which type tests and annotations name
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         found = self._known(node.func, ctx)
@@ -64,20 +65,21 @@ class ReplacingRule(Rule):
             return
         if isinstance(parent, (ast.Compare, ast.If, ast.BoolOp, ast.UnaryOp)):
             return  # only asks whether it was imported
-        if _sites.in_type_test(node, ctx) and found.support == "auto":
+        names_class = _sites.in_type_test(node, ctx) or _sites.in_annotation(node, ctx)
+        if self.is_class and names_class and found.support == "auto":
             yield self._tested(node, ctx, found)
             return
         yield self._refused(node, ctx, found, "its arguments are not visible where it is passed around")
 
     def _tested(self, node: ast.expr, ctx: Context, found: _operators.Replacement) -> Finding:
-        """A class that `isinstance` asks for: what the migrated program builds is of ours."""
+        """A class in `isinstance` or an annotation: what the migrated program builds is of ours."""
         target = f"{self.namespace}.{found.to}"
         return ctx.finding(
             self,
             node,
             _message(found),
             support=Support.AUTO,
-            remedy=f"Test for {target}, of which the migrated layers are.",
+            remedy=f"Name {target}, of which the migrated layers are.",
             edits=_references.replace_name(ctx, node, target),
             qualified_name=found.name,
         )

@@ -126,8 +126,11 @@ def is_refusal(node: ast.AST, ctx: Context) -> ast.stmt | None:
 
 def refuses(statement: ast.stmt, ctx: Context) -> bool:
     """Whether a statement stops the program when CUDA is absent, and does nothing else."""
-    test = _asked(statement)
-    return test is not None and is_availability(test, ctx) and _only_stops(statement, ctx)
+    if isinstance(statement, ast.Assert):
+        return is_availability(statement.test, ctx)
+    if not isinstance(statement, ast.If) or statement.orelse or not _without_cuda(statement.test, ctx):
+        return False
+    return _only_stops(statement, ctx)
 
 
 def refuses_unless(statement: ast.stmt, condition: ast.AST, ctx: Context) -> bool:
@@ -151,6 +154,22 @@ def _only_stops(statement: ast.stmt, ctx: Context) -> bool:
     if isinstance(parent, ast.If) and parent.orelse == [statement]:
         return False
     return _stops(statement.body[-1], ctx) and all(_speaks(s) for s in statement.body[:-1])
+
+
+def _without_cuda(test: ast.expr, ctx: Context) -> bool:
+    """Whether a test is `not torch.cuda.is_available()`, perhaps with `device == "cuda"` beside it."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        parts = [item for item in test.values if not _wants_cuda(item)]
+        return len(parts) == 1 and _without_cuda(parts[0], ctx)
+    return (
+        isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and is_availability(test.operand, ctx)
+    )
+
+
+def _wants_cuda(test: ast.expr) -> bool:
+    """Whether a test asks if CUDA was chosen: `device == "cuda"`, `device.startswith("cuda")`."""
+    constants = [item.value for item in ast.walk(test) if isinstance(item, ast.Constant)]
+    return constants == ["cuda"] and isinstance(test, (ast.Compare, ast.Call))
 
 
 def _stops(statement: ast.stmt, ctx: Context) -> bool:

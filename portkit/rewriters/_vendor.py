@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from portkit.rule import Context
 
 _SPEED = re.compile(r"fused|tf32|cudnn\.(?:benchmark|enabled|deterministic)|float32_matmul_precision", re.I)
+_OURS = re.compile(r"portkit\.runtime[\w.]*")
 _VENDOR = re.compile(
     r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph"
-    r"|cuda\.graph|transformer_engine|triton",
+    r"|cuda\.graph|transformer_engine|triton|cpp_extension|CUDAExtension|load_inline|nvcc|CUDA_HOME",
     re.I,
 )
 
@@ -30,17 +31,22 @@ def is_speed(node: ast.AST, ctx: Context) -> bool:
 
 def _guarded(node: ast.AST, ctx: Context) -> Iterator[str]:
     """Sources of what is only reached if a test holds."""
+    for item in _reached(node, ctx):
+        yield _OURS.sub("", ctx.source(item))
+
+
+def _reached(node: ast.AST, ctx: Context) -> Iterator[ast.AST]:
     child = node
     for parent in ctx.parents(node):
         if isinstance(parent, ast.BoolOp):
-            yield from (ctx.source(item) for item in parent.values if item is not child)
+            yield from (item for item in parent.values if item is not child)
         elif isinstance(parent, ast.IfExp):
             if child is parent.test:
-                yield ctx.source(parent.body)
+                yield parent.body
             return
         elif isinstance(parent, ast.If):
             if child is parent.test:
-                yield from (ctx.source(item) for item in parent.body)
+                yield from parent.body
             return
         elif isinstance(parent, (ast.stmt, ast.Call)):
             return

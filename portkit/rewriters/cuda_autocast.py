@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from portkit.finding import DropArgument, Edit, Finding, NameArgument, Phase, Support
-from portkit.rewriters import _calls, _references
+from portkit.finding import DropArgument, Edit, Finding, NameArgument, Phase, Replace, Support
+from portkit.rewriters import _calls, _devices, _references, _sites
 from portkit.rule import Context
 
 STANDARD = frozenset({"torch.autocast", "torch.amp.autocast"})
@@ -17,7 +17,8 @@ class CudaAutocast(_references.ReferenceRule):
     """Mixed precision is switched on for CUDA by name.
 
     What: `torch.cuda.amp.autocast` as call, context manager, decorator, bare reference or inside a partial,
-    with positional or keyword arguments; `torch.autocast("cuda", ...)`.
+    with positional or keyword arguments; `torch.autocast("cuda", ...)`; a whole device (`cuda:0`) where
+    `torch.autocast` wants its type.
     Why: `torch.cuda.amp.autocast` is deprecated and does nothing elsewhere. Its parameters stand in another
     order than those of `torch.autocast`: a plain rename passes `enabled` as the dtype.
     Instead: `pk.amp.autocast(enabled, dtype, cache_enabled)`, with the defaults of `torch.cuda.amp.autocast`
@@ -38,9 +39,27 @@ class CudaAutocast(_references.ReferenceRule):
         if name in STANDARD:
             yield from self._standard(node, ctx, name)
 
+    def _type_of(self, node: ast.expr, ctx: Context, name: str) -> Finding:
+        torch, imports = ctx.use("torch")
+        text = f"{torch}.device({ctx.source(node)}).type"
+        return ctx.finding(
+            self,
+            node,
+            f"{name} takes a device type, not a device",
+            support=Support.AUTO,
+            remedy=f"Use {text}.",
+            edits=[Replace(ctx.span(node), text), *imports],
+            qualified_name=name,
+        )
+
     def _standard(self, node: ast.Call, ctx: Context, name: str) -> Iterator[Finding]:
         device = _calls.argument(node, 0, "device_type")
-        if device is None or not isinstance(device.node, ast.Constant):
+        if device is None:
+            return
+        if _is_whole_device(device.node, ctx):
+            yield self._type_of(device.node, ctx, name)
+            return
+        if not isinstance(device.node, ast.Constant):
             return
         value = device.node.value
         if not isinstance(value, str) or value.partition(":")[0] != "cuda":
@@ -66,6 +85,16 @@ class CudaAutocast(_references.ReferenceRule):
             edits=_without_device(node, ctx, device),
             qualified_name=name,
         )
+
+
+def _is_whole_device(node: ast.expr, ctx: Context) -> bool:
+    """Whether a device stands where a device type is wanted."""
+    if isinstance(node, ast.Call):
+        return ctx.resolve(node.func) in ("torch.device", "portkit.runtime.device")
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    name = _devices.identifier(node)
+    return _devices.is_device_name(name) and not {"type", "kind"} & _sites.words(name)
 
 
 def _without_device(node: ast.Call, ctx: Context, device: _calls.Argument) -> list[Edit]:

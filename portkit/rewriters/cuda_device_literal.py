@@ -85,10 +85,13 @@ class CudaDeviceLiteral(Rule):
             )
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
-        if isinstance(node.value, str) and not isinstance(
-            ctx.parent(node), (ast.JoinedStr, ast.FormattedValue)
-        ):
-            yield from self._literal(node, ctx)
+        parent = ctx.parent(node)
+        if not isinstance(node.value, str) or isinstance(parent, (ast.JoinedStr, ast.FormattedValue)):
+            return
+        if node.value == "cuda:" and _sinks.goal(node, ctx) is Goal.PARSED:
+            support, message, remedy = _REFUSED[Goal.PARSED]
+            yield ctx.finding(self, node, message, support=support, remedy=remedy)
+        yield from self._literal(node, ctx)
 
     def visit_JoinedStr(self, node: ast.JoinedStr, ctx: Context) -> Iterable[Finding]:
         yield from self._literal(node, ctx)

@@ -36,6 +36,8 @@ class CudaDeviceTypeComparison(Rule):
 
     def visit_Compare(self, node: ast.Compare, ctx: Context) -> Iterable[Finding]:
         around = ctx.parent(node)
+        if _sites.is_refusal(node, ctx) is not None:
+            return  # another rule removes the statement
         if len(node.ops) != 1 or (around is not None and _sinks.substring(around, ctx) is not None):
             return
         left, operator, right = node.left, node.ops[0], node.comparators[0]

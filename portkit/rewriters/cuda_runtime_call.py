@@ -6,9 +6,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from portkit import tables
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _references, _sites, nccl_backend
+from portkit.rewriters import _devices, _references, _sites, _vendor, nccl_backend
 from portkit.rule import Context
 
 _ROOT = "torch.cuda"
@@ -60,13 +59,22 @@ class CudaRuntimeCall(_references.ReferenceRule):
         name = ctx.resolve(node)
         if name is None or not (name == _ROOT or name.startswith(f"{_ROOT}.")):
             return
-        if name in tables.load("torch_cuda")[self.name]["to"] or self.handles(name):
+        if name == _sites.AVAILABLE and not self.skip(node, ctx, name) and _is_for_nvidia(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                f"{name} asks CUDA only",
+                support=Support.PORTABLE,
+                remedy="It guards something of NVIDIA's, so the question is right.",
+                qualified_name=name,
+            )
+        elif self.handles(name):
             yield from super().reference(node, ctx)
         elif self._is_unknown(node, ctx, name):
             yield ctx.finding(
                 self,
                 node,
-                f"{name} has no portable counterpart",
+                f"{name} is used as a whole" if name == _ROOT else f"{name} has no portable counterpart",
                 support=Support.MANUAL,
                 remedy='Keep it under `if device.type == "cuda"`, with another way beside it.',
                 qualified_name=name,
@@ -110,6 +118,17 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 device, more = _references.spell(ctx, "pk.device")
                 return [Replace(ctx.span(call), f"{device}({text}())"), *imports, *more]
         return _references.replace_name(ctx, node, target)
+
+
+def _is_for_nvidia(node: ast.expr, ctx: Context) -> bool:
+    """Whether `torch.cuda.is_available()` is asked for the sake of something that only NVIDIA has."""
+    call = _sites.is_called(node, ctx)
+    if call is None:
+        return False
+    parent = ctx.parent(call)
+    if isinstance(parent, ast.keyword) and parent.arg == "fused":
+        return True
+    return _vendor.is_vendor(call, ctx) and not _vendor.is_speed(call, ctx)
 
 
 def _is_divisor(call: ast.Call, ctx: Context) -> bool:

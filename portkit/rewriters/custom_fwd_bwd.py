@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 from portkit.finding import Phase
 from portkit.rewriters._references import ReferenceRule
+from portkit.rule import Context
 
 
 class CustomFwdBwd(ReferenceRule):
@@ -22,3 +25,11 @@ class CustomFwdBwd(ReferenceRule):
     phase = Phase.MODULE
     triggers = (b"custom_fwd", b"custom_bwd")
     what = "{name} looks at the autocast state of CUDA only"
+
+    def refuse(self, node: ast.expr, ctx: Context, name: str) -> str:
+        """With `setup_context`, `custom_fwd` leaves out what `custom_bwd` looks for."""
+        owner = next((item for item in ctx.parents(node) if isinstance(item, ast.ClassDef)), None)
+        methods = {getattr(item, "name", "") for item in owner.body} if owner is not None else set()
+        if "setup_context" not in methods:
+            return ""
+        return "It fails together with setup_context: let forward take ctx, then use pk.amp.custom_fwd."

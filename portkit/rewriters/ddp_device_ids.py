@@ -10,13 +10,15 @@ from portkit.rewriters import _calls, _references
 from portkit.rule import Context, Rule
 
 _DDP = "torch.nn.parallel.DistributedDataParallel"
+_BARRIERS = frozenset({"torch.distributed.barrier", "torch.distributed.monitored_barrier"})
 
 
 class DdpDeviceIds(Rule):
-    """A distributed module is given CUDA ordinals.
+    """A distributed module or barrier is given CUDA ordinals.
 
-    What: `DistributedDataParallel(model, device_ids=[rank], output_device=rank)`.
-    Why: a module on the CPU refuses `device_ids` and `output_device`.
+    What: `DistributedDataParallel(model, device_ids=[rank], output_device=rank)`,
+    `torch.distributed.barrier(device_ids=[rank])`.
+    Why: a module on the CPU refuses `device_ids` and `output_device`; only NCCL takes those of a barrier.
     Instead: `device_ids=pk.ddp_device_ids(rank)`, which is `[rank]` on an accelerator and None on the CPU;
     `output_device` goes where it repeats `device_ids`, since that is its default.
     Safety: the same on CUDA. Several ordinals, a variable, or another `output_device` are left to a person.
@@ -28,10 +30,11 @@ class DdpDeviceIds(Rule):
     triggers = (b"device_ids", b"output_device", b"distributeddataparallel")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
-        if ctx.resolve(node.func) != _DDP or _calls.is_starred(node):
+        name = ctx.resolve(node.func)
+        if (name != _DDP and name not in _BARRIERS) or _calls.is_starred(node):
             return
-        ids = _calls.argument(node, 1, "device_ids")
-        output = _calls.argument(node, 2, "output_device")
+        ids = _calls.argument(node, 1 if name == _DDP else None, "device_ids")
+        output = _calls.argument(node, 2, "output_device") if name == _DDP else None
         if ids is None and output is None:
             return
         if ids is None or not isinstance(ids.node, ast.List) or len(ids.node.elts) != 1:
@@ -48,11 +51,11 @@ class DdpDeviceIds(Rule):
         yield ctx.finding(
             self,
             ids.node,
-            "A module on the CPU refuses device_ids",
+            "Without an accelerator, device_ids are refused",
             support=Support.AUTO,
             remedy=f"Use {text}({index}).",
             edits=edits,
-            qualified_name=_DDP,
+            qualified_name=name,
         )
 
     def _other(
@@ -67,7 +70,7 @@ class DdpDeviceIds(Rule):
         return ctx.finding(
             self,
             node,
-            "A module on the CPU refuses device_ids and output_device",
+            "Without an accelerator, device_ids and output_device are refused",
             support=Support.MANUAL,
             remedy="Pass None for both when the module is on the CPU.",
             qualified_name=_DDP,

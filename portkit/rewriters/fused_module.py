@@ -14,7 +14,7 @@ class FusedModule(ReplacingRule):
     (`portkit/runtime/nn/*.toml`) says they replace.
     Why: fused layers of these libraries exist for CUDA only.
     Instead: `pk.nn.<module>`, with the same constructor arguments and the same `state_dict`. Subclasses and
-    calls with `*args` are left to a person.
+    calls with `*args` are left to a person; `isinstance` tests name the new class.
     Safety: the same parameters under the same names, so that checkpoints keep loading. Needs torch 2.6.
     """
 
@@ -24,3 +24,4 @@ class FusedModule(ReplacingRule):
     triggers = (b"torch", b"apex", b"flash_attn", b"transformer_engine", b"xformers")
     folder = tables.RUNTIME / "nn"
     namespace = "pk.nn"
+    is_class = True

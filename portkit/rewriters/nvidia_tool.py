@@ -57,6 +57,20 @@ class NvidiaTool(ReferenceRule):
         if not node.level and node.module:
             yield from self._module(node, node.module, ctx)
 
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        yield from super().visit_Call(node, ctx)
+        if ctx.resolve(node.func) != "torch.autograd.profiler.profile":
+            return
+        for keyword in node.keywords:
+            if keyword.arg == "use_cuda":
+                yield ctx.finding(
+                    self,
+                    keyword,
+                    "The profiler is asked for CUDA's activities",
+                    support=Support.MANUAL,
+                    remedy="Use torch.profiler.profile, whose default activities fit the machine.",
+                )
+
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         yield from super().visit_Attribute(node, ctx)
         if node.attr == "CUDA" and ctx.resolve(node) == _ACTIVITY:
@@ -74,11 +88,12 @@ class NvidiaTool(ReferenceRule):
             return
         text = node.value.strip()
         if text.startswith("nvidia-smi") or text.endswith("/nvidia-smi"):
+            looked_for = _is_looked_for(node, ctx)
             yield ctx.finding(
                 self,
                 node,
                 "nvidia-smi is a tool of NVIDIA's",
-                support=Support.MANUAL,
+                support=Support.PORTABLE if looked_for else Support.MANUAL,
                 remedy="Use pk.mem_get_info(), pk.device_count(), pk.device_name(), or catch the error.",
             )
         elif text in ("cuda_time_total", "self_cuda_time_total", "cuda_time"):
@@ -103,3 +118,17 @@ class NvidiaTool(ReferenceRule):
             remedy="The program goes on without it." if guarded else remedy,
             qualified_name=name,
         )
+
+
+def _is_looked_for(node: ast.AST, ctx: Context) -> bool:
+    """Whether a command is looked up, or only run where `shutil.which` has found one."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.Call) and ctx.resolve(parent.func) == "shutil.which":
+            return True
+        if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
+            calls = [item for item in ast.walk(parent.test) if isinstance(item, ast.Call)]
+            if any(ctx.resolve(item.func) == "shutil.which" for item in calls):
+                return True
+        child = parent
+    return False
