@@ -174,7 +174,7 @@ def samples() -> Iterator[Sample]:
 # --- tile kernels ----------------------------------------------------------------------------------
 
 
-@jit
+@jit(noalias=("loss_ptr", "top_ptr", "log_sum_ptr"))
 def forward_kernel(
     x_ptr: Any,
     target_ptr: Any,
@@ -212,7 +212,7 @@ def forward_kernel(
     tl.store(log_sum_ptr + row, log_sum)
 
 
-@jit
+@jit(noalias=("dx_ptr",))
 def backward_kernel(
     grad_ptr: Any,
     x_ptr: Any,

@@ -69,7 +69,7 @@ def samples() -> Iterator[Sample]:
 # --- tile kernels ----------------------------------------------------------------------------------
 
 
-@jit
+@jit(noalias=("y_ptr",))
 def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, TANH: constexpr, BLOCK: constexpr) -> None:
     """x * Phi(x), where (1 + tanh z) / 2 is sigmoid(2 z)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -81,7 +81,7 @@ def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, TANH: constexpr, BLOCK: const
     tl.store(y_ptr + at, y, mask=at < n)
 
 
-@jit
+@jit(noalias=("dx_ptr",))
 def backward_kernel(
     grad_ptr: Any, x_ptr: Any, dx_ptr: Any, n: Any, TANH: constexpr, BLOCK: constexpr
 ) -> None:

@@ -100,7 +100,7 @@ def samples() -> Iterator[Sample]:
 # --- tile kernels ----------------------------------------------------------------------------------
 
 
-@jit
+@jit(noalias=("y_ptr", "mean_ptr", "rstd_ptr"))
 def forward_kernel(
     x_ptr: Any,
     weight_ptr: Any,
@@ -130,7 +130,7 @@ def forward_kernel(
     tl.store(rstd_ptr + row, rstd)
 
 
-@jit
+@jit(noalias=("dx_ptr", "dweight_ptr", "dbias_ptr"))
 def backward_kernel(
     grad_ptr: Any,
     x_ptr: Any,

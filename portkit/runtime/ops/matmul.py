@@ -105,7 +105,7 @@ def samples() -> Iterator[Sample]:
 # --- tile kernels ----------------------------------------------------------------------------------
 
 
-@jit
+@jit(noalias=("c_ptr",))
 def product_kernel(
     a_ptr: Any,
     b_ptr: Any,

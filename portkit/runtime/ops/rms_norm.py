@@ -105,7 +105,7 @@ def samples() -> Iterator[Sample]:
 # --- tile kernels ----------------------------------------------------------------------------------
 
 
-@jit
+@jit(noalias=("y_ptr", "rstd_ptr"))
 def forward_kernel(
     x_ptr: Any, weight_ptr: Any, y_ptr: Any, rstd_ptr: Any, n: Any, eps: Any, BLOCK: constexpr
 ) -> None:
@@ -122,7 +122,7 @@ def forward_kernel(
     tl.store(rstd_ptr + row, rstd)
 
 
-@jit
+@jit(noalias=("dx_ptr", "dweight_ptr"))
 def backward_kernel(
     grad_ptr: Any,
     x_ptr: Any,

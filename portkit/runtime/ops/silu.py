@@ -59,7 +59,7 @@ def samples() -> Iterator[Sample]:
 # --- tile kernels ----------------------------------------------------------------------------------
 
 
-@jit
+@jit(noalias=("y_ptr",))
 def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """x * sigmoid(x)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -67,7 +67,7 @@ def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     tl.store(y_ptr + at, x * tl.sigmoid(x), mask=at < n)
 
 
-@jit
+@jit(noalias=("dx_ptr",))
 def backward_kernel(grad_ptr: Any, x_ptr: Any, dx_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """g * s * (1 + x (1 - s))."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)

@@ -82,7 +82,7 @@ def samples() -> Iterator[Sample]:
 # --- tile kernels ----------------------------------------------------------------------------------
 
 
-@jit
+@jit(noalias=("y_ptr",))
 def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """One row, as one tile."""
     row = tl.program_id(0).to(tl.int64) * n
@@ -93,7 +93,7 @@ def forward_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     tl.store(y_ptr + row + columns, e / tl.sum(e, 0), mask=inside)
 
 
-@jit
+@jit(noalias=("y_ptr",))
 def forward_long_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """One row, in blocks: once for the maximum and the sum, rescaled as the maximum grows, once for y."""
     row = tl.program_id(0).to(tl.int64) * n
@@ -111,7 +111,7 @@ def forward_long_kernel(x_ptr: Any, y_ptr: Any, n: Any, BLOCK: constexpr) -> Non
         tl.store(y_ptr + row + columns, tl.exp(x - top) / total, mask=columns < n)
 
 
-@jit
+@jit(noalias=("dx_ptr",))
 def backward_kernel(grad_ptr: Any, y_ptr: Any, dx_ptr: Any, n: Any, BLOCK: constexpr) -> None:
     """One row, in one or more blocks: dx = y (g - sum g y)."""
     row = tl.program_id(0).to(tl.int64) * n

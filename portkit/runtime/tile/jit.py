@@ -89,12 +89,13 @@ class JitFunction(Kernel):
         fn: Callable[..., Any],
         *,
         do_not_specialize: Collection[int | str] = (),
+        noalias: Collection[str] = (),
         noinline: bool = False,
     ) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.noinline = noinline
-        self.params = _params(fn, do_not_specialize)
+        self.params = _params(fn, do_not_specialize, noalias)
         self.names = tuple(p.name for p in self.params)
         self._fixed = tuple(p.is_constexpr for p in self.params)
         self._quick: dict[Any, Any] = {}  # by `describe`'s key
@@ -239,7 +240,9 @@ def _placeholder(value: Any) -> Runtime | None:
     return Runtime(ir.Type(ir.Pointer(dtype)), ir.ParamFacts(divisible_by_16=True)) if dtype else None
 
 
-def _params(fn: Callable[..., Any], do_not_specialize: Collection[int | str]) -> tuple[Param, ...]:
+def _params(
+    fn: Callable[..., Any], do_not_specialize: Collection[int | str], noalias: Collection[str]
+) -> tuple[Param, ...]:
     found = []
     for index, (name, parameter) in enumerate(inspect.signature(fn).parameters.items()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -249,7 +252,7 @@ def _params(fn: Callable[..., Any], do_not_specialize: Collection[int | str]) ->
             )
         default = MISSING if parameter.default is parameter.empty else parameter.default
         free = name in do_not_specialize or index in do_not_specialize
-        found.append(Param(name, _is_constexpr(parameter.annotation), default, specialize=not free))
+        found.append(Param(name, _is_constexpr(parameter.annotation), default, not free, name in noalias))
     return tuple(found)
 
 
@@ -268,6 +271,7 @@ def jit(
     fn: None = None,
     *,
     do_not_specialize: Collection[int | str] | None = None,
+    noalias: Collection[str] = (),
     noinline: bool | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
@@ -277,15 +281,20 @@ def jit(
     fn: Callable[..., Any] | None = None,
     *,
     do_not_specialize: Collection[int | str] | None = None,
+    noalias: Collection[str] = (),
     noinline: bool | None = None,
     **options: Any,
 ) -> Any:
     """Make a tile kernel of a function; with and without parentheses.
 
-    `do_not_specialize` names (or numbers) parameters whose values are not looked at when compiling.  Triton's
+    `do_not_specialize` names (or numbers) parameters whose values are not looked at when compiling;
+    `noalias` names arrays whose memory no other argument reaches, so that loops need no copies.  Triton's
     other options (`version`, `repr`, `launch_metadata`, `debug`, ...) are accepted and have no effect.
     """
     make = functools.partial(
-        JitFunction, do_not_specialize=tuple(do_not_specialize or ()), noinline=bool(noinline)
+        JitFunction,
+        do_not_specialize=tuple(do_not_specialize or ()),
+        noalias=tuple(noalias),
+        noinline=bool(noinline),
     )
     return make if fn is None else make(fn)

@@ -31,13 +31,15 @@ MISSING = _Missing()
 class Param:
     """A parameter of a kernel as its `def` line states it.
 
-    `default` is `MISSING` when there is none; `specialize=False` keeps facts out of the signature.
+    `default` is `MISSING` when there is none; `specialize=False` keeps facts out of the signature;
+    `noalias=True` promises that no other argument reaches the memory of this one.
     """
 
     name: str
     is_constexpr: bool = False
     default: object = MISSING
     specialize: bool = True
+    noalias: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def _tensor(param: Param, value: Any, kernel: str) -> Runtime:
 
 def _pointer(param: Param, dtype: ir.DType, address: int) -> Runtime:
     aligned = param.specialize and address % POINTER_ALIGNMENT == 0
-    return Runtime(ir.Type(ir.Pointer(dtype)), ir.ParamFacts(divisible_by_16=aligned))
+    return Runtime(ir.Type(ir.Pointer(dtype)), ir.ParamFacts(aligned, noalias=param.noalias))
 
 
 def _integer(param: Param, value: int, kernel: str) -> Runtime:
