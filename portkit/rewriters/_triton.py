@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 from portkit import tables
 from portkit.finding import Edit, Replace
+from portkit.rewriters import _sites
 from portkit.rule import Context
 
 LANGUAGE = "triton.language"
@@ -18,9 +19,19 @@ _JIT = "triton.jit"
 _FROM = re.compile(r"from\s+(?P<module>triton[\w.]*)")
 
 
+_STRUCTURE = frozenset({"Slice", "FormattedValue"})  # parts of Subscript and JoinedStr
+
+
 @cache
-def _exported(path: Path) -> frozenset[str]:
-    """The names in a module's `__all__`."""
+def _table() -> dict[str, Any]:
+    """The published table of what kernels may use."""
+    return tables.read(tables.RUNTIME / "tile" / "language.toml")
+
+
+@cache
+def _exported() -> frozenset[str]:
+    """Other names of the language, constants and enumerations, that its package offers."""
+    path = tables.RUNTIME / "tile" / "language" / "__init__.py"
     for item in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(item, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in item.targets):
             return frozenset(ast.literal_eval(item.value))
@@ -29,32 +40,53 @@ def _exported(path: Path) -> frozenset[str]:
 
 def supported(name: str) -> bool:
     """Whether the runtime has a name of Triton (`triton.language.sum`, `triton.cdiv`)."""
-    tile = tables.RUNTIME / "tile" / "language"
-    if name == "triton" or name == LANGUAGE:
+    table = _table()
+    if name in ("triton", LANGUAGE):
         return True
     if not name.startswith(f"{LANGUAGE}."):
-        return name.removeprefix("triton.") in _exported(tables.RUNTIME / "triton.py")
+        return name.removeprefix("triton.").partition(".")[0] in table["triton"]
     first, _, rest = name.removeprefix(f"{LANGUAGE}.").partition(".")
-    if not rest:
-        return first in _exported(tile / "__init__.py") or first in ("math", "extra")
+    last = rest.rpartition(".")[2]
+    if not rest and first in ("math", "extra"):
+        return True
     if first == "math":
-        return rest in _functions(tile / "math.py")
+        return rest in table["math"]
     if first == "extra":
-        last = rest.rpartition(".")[2]
-        return last in ("cuda", "libdevice") or last in _functions(tile / "extra" / "libdevice.py")
-    return first == "dtype" or first in _exported(tile / "__init__.py")
+        return last in ("cuda", "libdevice") or last in table["libdevice"] or last in table["extra"]
+    return first in table["functions"] or first in table["dtypes"] or first in _exported()
 
 
-@cache
-def _functions(path: Path) -> frozenset[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = {item.name for item in tree.body if isinstance(item, ast.FunctionDef)}
-    for item in tree.body:
-        if isinstance(item, ast.ImportFrom):
-            names.update(alias.asname or alias.name for alias in item.names)
-        elif isinstance(item, ast.Assign):
-            names.update(target.id for target in item.targets if isinstance(target, ast.Name))
-    return frozenset(names)
+def advice(name: str) -> str:
+    """What to do instead of a name that is refused; empty if nothing is known."""
+    found = _table()["refused"].get(name.rpartition(".")[2], "")
+    assert isinstance(found, str)
+    return found
+
+
+def unknown_syntax(kernel: ast.FunctionDef, ctx: Context) -> list[str]:
+    """Python syntax and methods of tiles in a kernel that the compiler does not take."""
+    table = _table()
+    known = {*table["syntax"], *_STRUCTURE}
+    methods = {*table["methods"], *table["attributes"], *table["type_attributes"]}
+    found: set[str] = set()
+    for statement in kernel.body:
+        for item in ast.walk(statement):
+            if isinstance(item, (ast.stmt, ast.expr)) and type(item).__name__ not in known:
+                found.add(f"{type(item).__name__} syntax")
+            elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
+                method = item.func.attr
+                if (
+                    ctx.resolve(item.func) is None
+                    and method not in methods
+                    and not _is_module(item.func.value, ctx)
+                ):
+                    found.add(f"the method {method}")
+    return sorted(found)
+
+
+def _is_module(node: ast.expr, ctx: Context) -> bool:
+    """Whether a receiver is no tile but something that has a name outside."""
+    return ctx.resolve(node) is not None
 
 
 def is_kernel(node: ast.AST, ctx: Context) -> bool:
@@ -74,7 +106,7 @@ def mentions(node: ast.AST, ctx: Context) -> Iterator[str]:
         if isinstance(parent, ast.Attribute) and (ctx.resolve(parent) or "").startswith("triton"):
             continue
         name = ctx.resolve(item) or ""
-        if name == "triton" or name.startswith("triton."):
+        if (name == "triton" or name.startswith("triton.")) and not _sites.in_annotation(item, ctx):
             yield name
 
 

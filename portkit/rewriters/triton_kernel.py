@@ -31,14 +31,13 @@ class TritonKernel(Rule):
     def visit_FunctionDef(self, node: ast.FunctionDef, ctx: Context) -> Iterable[Finding]:
         if not _triton.is_kernel(node, ctx):
             return
-        lost = _triton.missing(node, ctx)
+        lost = [*_triton.missing(node, ctx), *_triton.unknown_syntax(node, ctx)]
         *_, module = ctx.parents(node)
         edits = _triton.rewritten(module, ctx)
-        others = _triton.missing(module, ctx)
+        others = _others(module, ctx)
         if lost:
-            yield self._manual(
-                node, ctx, f"The tile compiler does not take {', '.join(lost)}: write it otherwise."
-            )
+            instead = next(filter(None, map(_triton.advice, lost)), "Write it otherwise.")
+            yield self._manual(node, ctx, f"The tile compiler does not take {', '.join(lost)}. {instead}")
         elif isinstance(edits, str):
             yield self._manual(node, ctx, f"It compiles, but its file can't be moved: {edits}.")
         elif others:
@@ -103,3 +102,12 @@ class TritonKernel(Rule):
             remedy=remedy,
             qualified_name="triton.jit",
         )
+
+
+def _others(module: ast.AST, ctx: Context) -> list[str]:
+    """What else in a file keeps its kernels from moving."""
+    found = set(_triton.missing(module, ctx))
+    for item in ast.walk(module):
+        if isinstance(item, ast.FunctionDef) and _triton.is_kernel(item, ctx):
+            found.update(_triton.unknown_syntax(item, ctx))
+    return sorted(found)
