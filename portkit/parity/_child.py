@@ -3,7 +3,8 @@
     python -m portkit.parity._child RECORD SCRIPT [ARGUMENTS...]
 
 The script runs as `__main__`, unchanged.  One JSON line goes to RECORD for each backward pass
-(`{"loss": ...}`) and for each optimizer step (`{"norm": ...}`), and one last line says how it ended.
+(`{"loss": ...}`) and for each optimizer step (`{"norm": ..., "time": seconds}`), and one last line says how
+it ended.
 Settings come in the environment variable PORTKIT_PARITY (JSON: seed, steps, fault).
 """
 
@@ -14,6 +15,7 @@ import os
 import random
 import runpy
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO
@@ -52,7 +54,7 @@ class Recorder:
             largest = max(range(len(squares)), key=squares.__getitem__)
             parameters[largest].grad.zero_()
             squares[largest] = 0.0
-        self.write(norm=sum(squares) ** 0.5)
+        self.write(norm=sum(squares) ** 0.5, time=time.perf_counter())
 
     def after_step(self) -> None:
         self.done += 1

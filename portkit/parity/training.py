@@ -9,7 +9,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from portkit.errors import UsageError
@@ -38,6 +40,7 @@ class Run:
     losses: tuple[float, ...]
     norms: tuple[float, ...]
     error: str  # why it ended too early; empty if it did not
+    seconds: float = field(default=0.0, compare=False)  # per step, median without the first
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -45,6 +48,7 @@ class Run:
             "losses": [plain(v) for v in self.losses],
             "norms": [plain(v) for v in self.norms],
             "error": self.error,
+            "seconds": self.seconds,
         }
 
 
@@ -151,7 +155,9 @@ def _read(record: Path, error: str) -> Run:
         rows = [json.loads(line) for line in lines if line.endswith("}")]
     losses = tuple(row["loss"] for row in rows if "loss" in row)
     norms = tuple(row["norm"] for row in rows if "norm" in row)
-    return Run(losses, norms, error)
+    times = [row["time"] for row in rows if "norm" in row]
+    laps = [later - earlier for earlier, later in pairwise(times[1:])]
+    return Run(losses, norms, error, median(laps) if laps else 0.0)
 
 
 def compare(
@@ -168,7 +174,7 @@ def compare(
 
     `tolerance` is the largest relative difference of a loss; gradient norms get ten times as much.
     """
-    progress(f"running the {original.label}")
+    progress(f"running: {original.label}")
     first = run(original, seed=seed, steps=steps, timeout=timeout)
     if first.error or not first.losses:
         reason = first.error or "it makes no backward pass"
@@ -176,7 +182,7 @@ def compare(
             Status.SKIPPED, f"the {original.label} does not run on the CPU: {reason}",
             (original, migrated), seed, tolerance, None, None,
         )  # fmt: skip
-    progress(f"running the {migrated.label}")
+    progress(f"running: {migrated.label}")
     second = run(migrated, seed=seed, steps=steps, timeout=timeout)
     base = ((original, migrated), seed, tolerance, first, second)
     if second.error or not second.losses:
@@ -187,7 +193,7 @@ def compare(
         return _report(Status.FAIL, f"diverges in {divergence}", *base, divergence=divergence)
     status, reason, caught = curves.control(first.losses, tolerance)
     if status is Status.PASS:
-        progress("running with a lost gradient, which must be noticed")
+        progress("running: a lost gradient, which must be noticed")
         length = min(CONTROL_STEPS, len(first.norms)) or 1
         broken = run(migrated, seed=seed, steps=length, timeout=timeout, fault=True)
         if not broken.error and _diverges(_head(first, broken), broken, tolerance) is None:

@@ -41,6 +41,8 @@ class CudaDeviceTypeComparison(Rule):
         if len(node.ops) != 1 or (around is not None and _sinks.substring(around, ctx) is not None):
             return
         left, operator, right = node.left, node.ops[0], node.comparators[0]
+        if _is_ours(left, ctx) or _is_ours(right, ctx):
+            return
         if isinstance(operator, (ast.In, ast.NotIn)):
             yield from self._membership(node, left, right, isinstance(operator, ast.NotIn), ctx)
             return
@@ -173,3 +175,8 @@ def _is_type(node: ast.expr, ctx: Context) -> bool:
         base = node.value
         return _is_device(base) or (isinstance(base, ast.Call) and ctx.resolve(base.func) == "torch.device")
     return {"device", "type"} <= _sites.words(_devices.identifier(node))
+
+
+def _is_ours(node: ast.expr, ctx: Context) -> bool:
+    """Whether an expression is `pk.device_type()`: the migration put the comparison there."""
+    return isinstance(node, ast.Call) and ctx.resolve(node.func) == "portkit.runtime.device_type"

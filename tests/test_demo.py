@@ -1,0 +1,85 @@
+"""portkit demo: the whole journey, without torch, and folders that are not its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from portkit import cli, demo
+from portkit.errors import UsageError
+from portkit.parity import cases
+
+
+def test_the_whole_journey(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(cases, "used", lambda result: ["silu"])  # the operators have tests of their own
+    folder = tmp_path / "demo"
+    assert cli.run(["demo", "--output", str(folder), "--steps", "3"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.strip() == str(folder / "report.html")
+    for line in ("scan: ", "phase operator: ", "train: 3 steps", "pass: loss ", "parity: ", "Next"):
+        assert line in captured.err
+    page = (folder / "report.html").read_text()
+    for part in ('id="changes"', 'id="parity"', 'id="training"', 'id="performance"', "<polyline"):
+        assert part in page
+    found = json.loads((folder / "parity.json").read_text())
+    assert len(found["training"]["migrated"]["losses"]) == 3
+    assert found["training"]["status"] == "pass"
+    assert {row["implementation"] for row in found["rows"]} == {"tile", "composite"}
+    assert (folder / "migrated" / ".portkit").is_dir()
+
+
+def test_without_torch_only_the_training_is_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cases, "torch_installed", lambda: False)
+    monkeypatch.setattr(cases, "used", lambda result: ["silu"])
+    folder = tmp_path / "demo"
+    assert cli.run(["demo", "--output", str(folder)]) == 0
+    assert capsys.readouterr().err.count("torch is not installed") == 1
+    assert 'id="changes"' in (folder / "report.html").read_text()
+    assert json.loads((folder / "parity.json").read_text())["training"] is None
+
+
+def test_a_foreign_folder_is_refused_and_stays(tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    assert cli.run(["demo", "--output", str(tmp_path)]) == 2
+    assert "holds something else" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    assert cli.run(["demo", "--output", str(tmp_path / "mine.txt")]) == 2
+
+
+def test_an_earlier_demo_is_replaced(tmp_path):
+    demo.prepare(tmp_path / "demo")
+    stale = tmp_path / "demo" / "original" / "stale.py"
+    stale.write_text("")
+    original = demo.prepare(tmp_path / "demo")
+    assert (original / "train.py").is_file()
+    assert not stale.exists()
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    assert (demo.prepare(tmp_path) / "train.py").is_file()
+
+
+def test_the_repository_is_found_in_an_installed_package(tmp_path, monkeypatch):
+    package = tmp_path / "portkit"
+    inside = package / "templates" / "minigpt"
+    inside.mkdir(parents=True)
+    monkeypatch.setattr(demo, "__file__", str(package / "demo.py"))
+    with pytest.raises(UsageError, match="missing"):
+        demo.source()
+    (inside / "train.py").write_text("")
+    assert demo.source() == inside
+
+
+def test_changes_hold_only_files_that_differ(tmp_path):
+    for kind, text in (("a", "x\n"), ("b", "y\n")):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "same.py").write_text("s\n")
+        (tmp_path / kind / "other.py").write_text(text)
+    Path(tmp_path / "b" / "new.py").write_text("n\n")
+    ((name, text),) = demo.changes(tmp_path / "a", tmp_path / "b")
+    assert name == "other.py"
+    assert "-x\n+y\n" in text
