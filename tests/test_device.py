@@ -379,3 +379,16 @@ def test_importing_the_runtime_imports_neither_torch_nor_llvm():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_torch_2_6_has_all_that_is_needed(gpu):
+    """`torch.accelerator` had no memory functions then, and `current_accelerator` no arguments."""
+    for name in ("memory_allocated", "get_memory_info", "empty_cache"):
+        delattr(torch.accelerator, name)
+    gpu.memory_allocated = lambda index=None: 5 if index is None else 6
+    gpu.mem_get_info = lambda index=None: (1, 2)
+    gpu.empty_cache = lambda: gpu.calls.append("emptied")
+    pk.empty_cache()
+    assert gpu.calls == ["emptied"]
+    assert (pk.memory_allocated(), pk.memory_allocated(1), pk.mem_get_info()) == (5, 6, (1, 2))
+    assert pk.device(0) == torch.device("xpu:0")

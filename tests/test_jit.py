@@ -255,6 +255,7 @@ def test_wrong_arguments(args, kwargs, message):
         ("text", "takes no str"),
         ([1.0, 2.0], "takes no list"),
         (2**64, "does not fit in 64 bits"),
+        (-(2**63) - 1, "does not fit in 64 bits"),
         (1j, "takes no complex"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",

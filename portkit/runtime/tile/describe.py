@@ -16,25 +16,23 @@ import numpy as np
 from portkit.runtime.tile.signature import Param, Runtime, address_of, is_torch_tensor, spec_of
 
 _FIELD = object.__basicsize__
-_pointer_at = ctypes.c_void_p.from_address
+_pointer_at = ctypes.c_size_t.from_address
 _ndarray = np.ndarray
+_TENSORS: set[type] = set()  # exact types of torch that are plain tensors, once one has been seen
 
 
 def peek_works() -> bool:
     """Whether an array's address is the first field of the object, as NumPy's C API lays it out."""
     probe = np.zeros(3, np.float32)[1:]
-    return sys.implementation.name == "cpython" and _peek(probe) == probe.ctypes.data
+    return sys.implementation.name == "cpython" and _pointer_at(id(probe) + _FIELD).value == probe.ctypes.data
 
 
-def _peek(array: np.ndarray[Any, Any]) -> int:
-    return _pointer_at(id(array) + _FIELD).value or 0
+_PEEK = peek_works()  # 0.15 µs against 1 µs
 
 
-def _ask(array: np.ndarray[Any, Any]) -> int:
-    return int(array.ctypes.data)
-
-
-array_address = _peek if peek_works() else _ask  # 0.15 µs against 1 µs
+def array_address(array: np.ndarray[Any, Any]) -> int:
+    """The address of an array's first element."""
+    return _pointer_at(id(array) + _FIELD).value if _PEEK else int(array.ctypes.data)
 
 
 def describe(
@@ -49,34 +47,44 @@ def describe(
     for constant, value in zip(fixed, values, strict=True):
         kind = type(value)
         if constant or value is None:
-            key += (kind, repr(value) if kind is float else value)
+            key += kind, repr(value) if kind is float else value
         elif kind is _ndarray:
-            address = array_address(value)
-            key += (value.dtype, address & 15 == 0)
+            address = _pointer_at(id(value) + _FIELD).value if _PEEK else int(value.ctypes.data)
+            key += value.dtype, not address & 15
             numbers.append(address)
-        elif kind is int:
-            wide = 0 if -0x80000000 <= value <= 0x7FFFFFFF else 4 if value <= 0x7FFFFFFFFFFFFFFF else 8
-            key += (kind, wide | (value & 15 == 0) | (value == 1) << 1)
+        elif kind in _TENSORS and value.is_cpu:
+            address = _data_pointer(params[len(key) // 2], value, kernel)
+            key += value.dtype, not address & 15
+            numbers.append(address)
+        elif kind is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+            small = -0x80000000 <= value <= 0x7FFFFFFF
+            key += kind, (small, not value & 15, value == 1)
             numbers.append(value)
         elif kind is float or kind is bool:
-            key += (kind, 0)
+            key += kind, 0
             numbers.append(value)
         else:
             _other(params[len(key) // 2], value, kernel, key, numbers)
     return key, numbers
 
 
+def _data_pointer(param: Param, tensor: Any, kernel: str) -> int:
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:  # it has no memory of its own: a sparse tensor, a tensor of torch.func
+        spec_of(param, tensor, kernel)
+        raise
+
+
 def _other(param: Param, value: Any, kernel: str, key: list[Any], numbers: list[Any]) -> None:
-    if is_torch_tensor(value) and value.is_cpu and value.layout is _strided():
-        address = value.data_ptr()
-        key += (value.dtype, address & 15 == 0)
-        numbers.append(address)
-        return
     spec = spec_of(param, value, kernel)
-    key += (type(value), spec)
-    if isinstance(spec, Runtime):
-        numbers.append(address_of(value) if spec.type.is_pointer else value.item())
-
-
-def _strided() -> Any:
-    return sys.modules["torch"].strided
+    key += type(value), spec
+    if not isinstance(spec, Runtime):
+        return
+    if spec.type.is_pointer:
+        numbers.append(address_of(value))
+    else:
+        numbers.append(value if isinstance(value, int) else value.item())
+    if is_torch_tensor(value):
+        torch = sys.modules["torch"]
+        _TENSORS.update((torch.Tensor, torch.nn.Parameter))

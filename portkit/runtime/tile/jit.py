@@ -58,11 +58,10 @@ class Kernel:
 
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """A function that launches the kernel over `grid`: up to three ints, or a function giving them."""
+        return functools.partial(self._run, grid)
 
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self.launch(grid, args, kwargs)
-
-        return run
+    def _run(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
+        return self.launch(grid, args, kwargs)
 
     def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
         """`kernel[grid](*args, **kwargs)`, as Triton also spells it."""
@@ -121,7 +120,7 @@ class JitFunction(Kernel):
         Raises UsageError for missing, unknown or surplus arguments and for a grid that is none, KernelError
         for arguments that the kernel can't take and for what can't be compiled.
         """
-        values = self.arguments(args, kwargs)
+        values = args if len(args) == len(self.names) and not kwargs else self.arguments(args, kwargs)
         if callable(grid):
             grid = grid(dict(zip(self.names, values, strict=True)))
         grid = checked_grid(grid, self.__name__)
@@ -148,8 +147,6 @@ class JitFunction(Kernel):
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """One value for each parameter, in order; launch options of Triton are left out."""
-        if len(args) == len(self.params) and not kwargs:
-            return args
         names = self.names
         if len(args) + len(kwargs) == len(names) and all(map(kwargs.__contains__, names[len(args) :])):
             return [*args, *map(kwargs.__getitem__, names[len(args) :])]
@@ -190,6 +187,7 @@ class JitFunction(Kernel):
         return f"<kernel {self.fn.__module__}.{self.fn.__qualname__}>"
 
 
+_ONES = (1, 1)
 _MODE = {
     "interpret": os.environ.get("PORTKIT_INTERPRET", "") not in ("", "0")
 }  # read once: launches are short
@@ -213,8 +211,10 @@ def interpreted(on: bool = True) -> Iterator[None]:
 
 def checked_grid(grid: Any, kernel: str) -> tuple[int, int, int]:
     """A grid as three ints; raises UsageError unless it is up to three ints from 0 to 2**31 - 1."""
-    if type(grid) is tuple and len(grid) == 1 and type(grid[0]) is int and 0 <= grid[0] <= MAX_GRID:
-        return grid[0], 1, 1
+    if type(grid) is tuple and 0 < len(grid) <= 3:
+        x, y, z = (grid + _ONES)[:3]
+        if type(x) is type(y) is type(z) is int and min(x, y, z) >= 0 and max(x, y, z) <= MAX_GRID:
+            return x, y, z
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     good = 1 <= len(sizes) <= 3 and all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= MAX_GRID for n in sizes

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PARALLEL_NS = 20_000  # less work than this stays on the launching thread
 CHUNKS_PER_THREAD = 8
 ALIGNMENT = 64
+_ndarray = np.ndarray
 
 _SCALARS = {ir.I1: "?7x", ir.F16: "e6x", ir.F32: "f4x", ir.F64: "d"}
 
@@ -70,6 +71,7 @@ class Launcher:
         codes = "".join(slot_format(kind) for kind in compiled.params)
         pack = struct.Struct(f"<{team_ir.HEADER_SLOTS + 3}q{codes}").pack
         self.pack = functools.partial(pack, load.link(entry.code, [entry.symbol])[entry.symbol])
+        self.alone = threads.current().run
         self.program_ns = float("inf")
 
     def __call__(self, grid: tuple[int, int, int], numbers: Sequence[Any], values: Sequence[Any]) -> None:
@@ -80,16 +82,21 @@ class Launcher:
         """
         for index in self.stored:
             value = values[index]
-            if type(value) is np.ndarray and not value.flags.writeable:
+            if type(value) is _ndarray and not value.flags.writeable:
                 raise self._read_only(index)
         x, y, z = grid
         total = x * y * z
         if total <= 0:
             return
+        if total == 1 or total * self.program_ns <= PARALLEL_NS:
+            scratch = _ARENA.at_least(self.stride) if self.stride else 0
+            job = self.pack(total, total, 1, scratch, 0, 0, 0, x, y, z, *numbers)
+            start = clock()
+            self.alone(job)
+            self.program_ns = (clock() - start) / total
+            return
         team = threads.current()
-        count = 1
-        if total > 1 and total * self.program_ns > PARALLEL_NS:
-            count = min(team.size(), total)
+        count = min(team.size(), total)
         chunk = -(-total // (count * CHUNKS_PER_THREAD))
         scratch = _ARENA.at_least(self.stride * count) if self.stride else 0
         job = self.pack(total, chunk, count, scratch, self.stride, team.pool, 0, x, y, z, *numbers)
