@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from portkit.applying import imports, precedence
+from portkit.applying import imports, sound
 from portkit.applying.arguments import ArgumentEdit, edit_arguments
 from portkit.applying.expressions import rename_attribute, replace_expression, wrap
-from portkit.applying.patch import Patch, carry_out, check_order, conflict, moved, replace, unchanged
-from portkit.applying.quiet import quietly
+from portkit.applying.patch import Patch, Taken, carry_out, check_order, replace, unchanged
 from portkit.applying.statements import bodies, drop_statements
-from portkit.applying.tree import Lines, Tree, parentheses, positions
+from portkit.applying.tree import Tree
 from portkit.errors import ApplyError
 from portkit.finding import (
     CallDecorator,
@@ -54,6 +52,16 @@ class _Plan:
     needs: tuple[NeedImport, ...]
     drops: tuple[DropImport, ...]
 
+    @property
+    def replacements(self) -> list[Patch]:
+        """The patches that put one expression in the place of another."""
+        spans = {edit.span for edit in self.finding.edits if isinstance(edit, Replace | CallDecorator)}
+        return [
+            patch
+            for patch in self.patches
+            if not patch.is_insertion and patch.text.strip() and Span(patch.start, patch.end) in spans
+        ]
+
 
 def apply(
     text: str, findings: Sequence[Finding], *, python: bool, raw: str | None = None, init: bool = False
@@ -78,20 +86,20 @@ def _select(
     deferred: list[Finding] = []
     refused: list[tuple[Finding, str]] = []
     claimed: set[object] = set()
-    taken: list[Patch] = []
+    taken = Taken()
     for finding in findings:
         try:
             plan = lower(finding)
         except ApplyError as error:
             refused.append((finding, error.message))
             continue
-        clash = plan.claims & claimed or any(conflict(a, b) for a in plan.patches for b in taken)
-        if clash:
+        if plan.claims & claimed or any(taken.conflicts(patch) for patch in plan.patches):
             deferred.append(finding)
             continue
         chosen.append(plan)
         claimed |= plan.claims
-        taken += plan.patches
+        for patch in plan.patches:
+            taken.add(patch)
     return chosen, deferred, refused
 
 
@@ -131,6 +139,8 @@ class _Python:
         self.text = text
         self.raw = raw
         self.init = init
+        self.compiles = True
+        self.built = (text, raw)  # with everything that is accepted
 
     def apply(self, findings: Sequence[Finding]) -> Applied:
         if not findings:
@@ -141,12 +151,12 @@ class _Python:
             return Applied(
                 self.raw, self.text, refused=[(f, f"the file can't be parsed ({error})") for f in findings]
             )
-        self.compiles = _compiles(self.text)
+        self.compiles = sound.compiles(tree.module)
         chosen, deferred, refused = _select(findings, lambda finding: _lower(tree, finding))
         accepted: list[_Plan] = []
         self._settle(chosen, accepted, deferred, refused)
         accepted.sort(key=lambda plan: plan.finding.sort_key)
-        text, new = self.build(accepted)
+        text, new = self.built if accepted else (self.text, self.raw)
         return Applied(new, text, [plan.finding for plan in accepted], deferred, refused)
 
     def _settle(
@@ -160,7 +170,7 @@ class _Python:
         if not group:
             return
         try:
-            self.build([*accepted, *group])
+            self.built = self.build([*accepted, *group])
         except ApplyError as error:
             if len(group) > 1:
                 half = len(group) // 2
@@ -184,14 +194,15 @@ class _Python:
         """The parsed text and the raw text after some plans.  Raises ApplyError if they are not sound."""
         patches = sorted(patch for plan in plans for patch in plan.patches)
         text, raw = self._step(self.text, self.raw, patches)
-        module = _parse_result(text, compiles=self.compiles)
-        _check_structure(module, text, plans, patches)
+        module = sound.parse_result(text, compiled=self.compiles)
+        replacements = {patch for plan in plans for patch in plan.replacements}
+        sound.check_replacements(module, text, patches, replacements)
         needs = [need for plan in plans for need in plan.needs]
         drops = [drop for plan in plans for drop in plan.drops]
         if needs or drops:
             for more in imports.settle(text, needs, drops, init=self.init):
                 text, raw = self._step(text, raw, more)
-            _parse_result(text, compiles=self.compiles)
+            sound.parse_result(text, compiled=self.compiles)
         return text, raw
 
     def _step(self, text: str, raw: str, patches: Sequence[Patch]) -> tuple[str, str]:
@@ -203,67 +214,6 @@ class _Python:
         if not unchanged(text, new, patches) or not unchanged(raw, new_raw, patches):
             raise ApplyError("the rewrite would change more than it names")
         return new, new_raw
-
-
-def _compiles(text: str) -> bool:
-    with quietly():
-        try:
-            compile(text, "<text>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError):
-            return False
-    return True
-
-
-def _parse_result(text: str, *, compiles: bool) -> ast.Module:
-    """Parse a result, and compile it if the original compiled.  Raises ApplyError."""
-    try:
-        with quietly():
-            module = ast.parse(text)
-            if compiles:
-                compile(text, "<text>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", None) or str(error)
-        raise ApplyError(f"the result would not be valid Python ({reason})") from None
-    return module
-
-
-def _check_structure(module: ast.Module, text: str, plans: Sequence[_Plan], patches: Sequence[Patch]) -> None:
-    """Check that every replaced expression is one expression, at its place, in the result."""
-    expected: list[Span] = []
-    for plan in plans:
-        for patch in plan.patches:
-            if patch.is_insertion or not patch.text.strip():
-                continue
-            found = _root(patch.text)
-            if found is not None and any(
-                isinstance(edit, Replace | CallDecorator) and edit.span == Span(patch.start, patch.end)
-                for edit in plan.finding.edits
-            ):
-                at = moved(patches, patch.start, after=True)
-                expected.append(Span(at + found.start, at + found.end))
-    if not expected:
-        return
-    lines = Lines(text)
-    nodes = list(positions(module, lines))
-    spans = {span for span, _ in nodes}
-    strings = [span for span, node in nodes if isinstance(node, ast.JoinedStr)]
-    for span in expected:
-        around = parentheses(text, span)  # a tuple counts those that were there as its own
-        inside = any(string.start < span.start and span.end < string.end for string in strings)
-        if (
-            span not in spans and around not in spans and not inside
-        ):  # before Python 3.12, places inside f-strings are not exact
-            raise ApplyError("the rewrite would not stand as one expression at its place")
-
-
-def _root(text: str) -> Span | None:
-    """Where, in a replacement, its outermost expression is; None if it is not an expression."""
-    try:
-        node, shift = precedence.parse(text)
-    except SyntaxError:
-        return None
-    span = Lines(f"({text}\n)" if shift else text).span(node)
-    return Span(span.start - shift, span.end - shift)
 
 
 def _lower(tree: Tree, finding: Finding) -> _Plan:

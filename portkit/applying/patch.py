@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,6 +51,31 @@ def check_order(patches: Sequence[Patch]) -> None:
             raise ApplyError("two edits of this rewrite overlap")
 
 
+class Taken:
+    """Patches that are chosen already, none of which overlap, in order."""
+
+    def __init__(self) -> None:
+        self._patches: list[Patch] = []
+
+    def add(self, patch: Patch) -> None:
+        """Note a patch that conflicts with none of another finding."""
+        bisect.insort(self._patches, patch)
+
+    def conflicts(self, patch: Patch) -> bool:
+        """Whether a patch of another finding conflicts with one that is chosen."""
+        at = bisect.bisect_left(self._patches, patch)
+        before = at - 1
+        while before >= 0 and self._patches[before].end >= patch.start:
+            if conflict(self._patches[before], patch):
+                return True
+            before -= 1
+        while at < len(self._patches) and self._patches[at].start <= patch.end:
+            if conflict(self._patches[at], patch):
+                return True
+            at += 1
+        return False
+
+
 def conflict(one: Patch, other: Patch) -> bool:
     """Whether patches of two findings may not be applied in one round.
 
@@ -71,16 +97,6 @@ def carry_out(text: str, patches: Iterable[Patch]) -> str:
         done = patch.end
     out.append(text[done:])
     return "".join(out)
-
-
-def moved(patches: Iterable[Patch], position: int, *, after: bool) -> int:
-    """Where a position of the old text is in the new text; `after`: behind insertions at it."""
-    shift = 0
-    for patch in patches:
-        before = patch.start < position or (after and patch.is_insertion and patch.start == position)
-        if before:
-            shift += len(patch.text) - (patch.end - patch.start)
-    return position + shift
 
 
 def unchanged(text: str, new: str, patches: Iterable[Patch]) -> bool:

@@ -43,6 +43,12 @@ class Lines:
         end_line, end_column = node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
         return Span(self.offset(line, column), self.offset(end_line, end_column))
 
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, as `ast` counts them."""
+        number = self.number(offset)
+        row = self.text[self.starts[number - 1] : offset]
+        return number, len(row) if row.isascii() else len(row.encode(errors="surrogatepass"))
+
     def number(self, offset: int) -> int:
         """Number of the line that holds an offset, from 1."""
         return bisect.bisect_right(self.starts, offset)
@@ -246,10 +252,3 @@ def roots(module: ast.AST) -> Iterator[ast.expr]:
                 yield child
             else:
                 stack.append(child)
-
-
-def positions(module: ast.AST, lines: Lines) -> Iterator[tuple[Span, ast.AST]]:
-    """Every node that has a position, with its span."""
-    for node in ast.walk(module):
-        if hasattr(node, "lineno"):
-            yield lines.span(node), node
