@@ -58,9 +58,9 @@ class Kernel:
 
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """A function that launches the kernel over `grid`: up to three ints, or a function giving them."""
-        return functools.partial(self._run, grid)
+        return functools.partial(self._over, grid)
 
-    def _run(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
+    def _over(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         return self.launch(grid, args, kwargs)
 
     def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
