@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from typing import ClassVar
 
 from portkit import tables
 from portkit.finding import DropImport, Edit, Finding, Replace, Support
-from portkit.rewriters import _sites
+from portkit.rewriters import _index, _sites
 from portkit.rule import Context, Rule
 
 RUNTIME = "portkit.runtime"
@@ -130,35 +130,15 @@ def is_alias(node: ast.expr, ctx: Context) -> bool:
         return ctx.resolve(node.value) is None
     if not isinstance(node, ast.Name):
         return False
-    *_, module = ctx.parents(node)
-    imported, assigned = _bound(module)
-    return node.id in assigned and node.id not in imported
-
-
-@lru_cache(maxsize=8)
-def _bound(module: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
-    """Names that a module binds by imports, and names that it assigns."""
-    imported: set[str] = set()
-    assigned: set[str] = set()
-    for node in ast.walk(module):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imported.update(item.asname or item.name.partition(".")[0] for item in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            assigned.add(node.id)
-    return frozenset(imported), frozenset(assigned)
+    index = _index.of(node, ctx)
+    return node.id in index.stored and node.id not in index.imported
 
 
 def is_partial(node: ast.expr, ctx: Context) -> bool:
     """Whether a callee already has some arguments bound, so that those of the call are not all."""
     value: ast.expr | None = node
     if isinstance(node, ast.Name) and is_alias(node, ctx):
-        *_, module = ctx.parents(node)
-        values = [
-            item.value
-            for item in ast.walk(module)
-            if isinstance(item, ast.Assign)
-            and any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
-        ]
+        values = _index.of(node, ctx).values.get(node.id, [])
         value = values[0] if len(values) == 1 else None
     return isinstance(value, ast.Call) and ctx.resolve(value.func) != "getattr"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from portkit import tables
 from portkit.finding import Edit, Replace
-from portkit.rewriters import _sites
+from portkit.rewriters import _index, _sites
 from portkit.rule import Context
 
 LANGUAGE = "triton.language"
@@ -117,11 +117,14 @@ def missing(node: ast.AST, ctx: Context) -> list[str]:
 
 def imports(module: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     """The imports of Triton in a module."""
-    for item in ast.walk(module):
-        if (isinstance(item, ast.Import) and any(_is_triton(alias.name) for alias in item.names)) or (
-            isinstance(item, ast.ImportFrom) and not item.level and _is_triton(item.module or "")
-        ):
-            yield item
+    yield from (item for item in _index.build(module).imports if is_import(item))
+
+
+def is_import(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether a statement imports Triton, or something of it."""
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and _is_triton(node.module or "")
+    return any(_is_triton(item.name) for item in node.names)
 
 
 def _is_triton(name: str) -> bool:

@@ -15,7 +15,7 @@ from portkit.finding import (
     Replace,
     Support,
 )
-from portkit.rewriters import _calls, _references, _sites
+from portkit.rewriters import _calls, _index, _references, _sites
 from portkit.rule import Context, Rule
 
 _SIGNATURE = "device=None, non_blocking=False, memory_format=None"
@@ -76,7 +76,7 @@ def _edits(
     if device is None:
         yield InsertArgument(span, 0, f"{local}.device()")
     else:
-        yield Replace(ctx.span(device.node), f"{local}.device({_index(device.node, ctx)})")
+        yield Replace(ctx.span(device.node), f"{local}.device({_ordinal(device.node, ctx)})")
     for name in _ORDER[1:]:
         given = bound.get(name)
         if given is not None and given.index is not None:
@@ -91,7 +91,7 @@ def _edits(
         yield Replace(ctx.span(blocking.node), text)
 
 
-def _index(node: ast.expr, ctx: Context) -> str:
+def _ordinal(node: ast.expr, ctx: Context) -> str:
     return "" if isinstance(node, ast.Constant) and node.value is None else ctx.source(node)
 
 
@@ -130,20 +130,9 @@ def _classes_of(receiver: ast.expr, ctx: Context) -> list[ast.ClassDef]:
     """The classes of this file that a receiver may be an object of, as far as can be seen."""
     if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
         return [item for item in ctx.parents(receiver) if isinstance(item, ast.ClassDef)][:1]
-    *_, module = ctx.parents(receiver)
-    classes = {item.name: item for item in ast.walk(module) if isinstance(item, ast.ClassDef)}
-    if not classes:
+    index = _index.of(receiver, ctx)
+    if not index.classes:
         return []
-    values = _assigned(receiver.id, module) if isinstance(receiver, ast.Name) else [receiver]
+    values = index.values.get(receiver.id, []) if isinstance(receiver, ast.Name) else [receiver]
     callees = [value.func for value in values if isinstance(value, ast.Call)]
-    return [classes[f.id] for f in callees if isinstance(f, ast.Name) and f.id in classes]
-
-
-def _assigned(name: str, module: ast.AST) -> list[ast.expr]:
-    """What a name is assigned anywhere in the file."""
-    return [
-        item.value
-        for item in ast.walk(module)
-        if isinstance(item, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == name for target in item.targets)
-    ]
+    return [index.classes[f.id] for f in callees if isinstance(f, ast.Name) and f.id in index.classes]

@@ -65,6 +65,8 @@ class TritonKernel(Rule):
 
     def _import(self, node: ast.Import | ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
         """An import in a file without kernels: with kernels, it goes with them."""
+        if not _triton.is_import(node):
+            return
         *_, module = ctx.parents(node)
         first = next(_triton.imports(module), None)
         if first is not node or any(_triton.is_kernel(item, ctx) for item in ast.walk(module)):
