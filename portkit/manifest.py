@@ -2,6 +2,7 @@
 
 .portkit/manifest.json    the runs, oldest first
 .portkit/undo/SHA256.gz   the original bytes of every changed file, named by their hash
+    .portkit/.gitignore       keeps undo/ out of version control
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from portkit.finding import Finding
 
 SCHEMA_VERSION = 1
 FOLDER = ".portkit"
+_IGNORE = ".gitignore"
 
 
 class ManifestError(PortkitError):
@@ -103,6 +105,7 @@ class Manifest:
         file = self.blob(digest)
         if not file.exists():
             _make_folder(file.parent)
+            write_atomically(self.folder / _IGNORE, b"undo/\n")
             write_atomically(file, gzip.compress(data, mtime=0))
         return digest
 
@@ -132,6 +135,10 @@ class Manifest:
     def forget_last(self) -> None:
         """Take the last run out of the record, and away what only it needed."""
         self.runs.pop()
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Write the record, without bytes that no run needs; remove it altogether if no run is left."""
         kept = {record.sha256_before for run in self.runs for record in run.files}
         undo = self.folder / "undo"
         for file in sorted(undo.glob("*.gz")):
@@ -140,7 +147,8 @@ class Manifest:
         if self.runs:
             self.save()
             return
-        (self.folder / "manifest.json").unlink(missing_ok=True)
+        for name in ("manifest.json", _IGNORE):
+            (self.folder / name).unlink(missing_ok=True)
         for folder in (undo, self.folder):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()

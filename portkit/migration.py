@@ -128,14 +128,16 @@ def _write(made: Plan, request: Request) -> list[Unparsed]:
         copying.list_copy(target, copying.listed(target))
         return failed
     if not request.force:
-        _refuse_uncommitted(made)
+        _refuse_uncommitted(made, one_file=Path(request.path).is_file())
     return writing.write(made)
 
 
-def _refuse_uncommitted(made: Plan) -> None:
+def _refuse_uncommitted(made: Plan, *, one_file: bool) -> None:
     if not made.changes:
         return
     names = writing.uncommitted(made.root, made.changes)
+    if one_file:
+        names = [name for name in names if name in {change.path for change in made.changes}]
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UsageError(

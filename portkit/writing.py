@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import portkit
@@ -49,8 +50,10 @@ def write(plan: Plan, root: Path | None = None) -> list[Unparsed]:
             written.append(change)
     if len(written) < len(ready):
         kept = {change.path for change in written}
-        files = [item for item in record.runs.pop().files if item.path in kept]
-        _record(record, plan, files)
+        run = record.runs.pop()
+        files = tuple(item for item in run.files if item.path in kept)
+        record.runs += [replace(run, files=files)] if files else []
+        record.tidy()
     return bad
 
 

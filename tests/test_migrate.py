@@ -273,6 +273,19 @@ def test_a_write_that_fails_half_way_leaves_whole_files(
     assert [record.path for record in manifest.runs_of(tmp_path)[0].files] == ["a.py", "c.py"]
 
 
+def test_writes_that_all_fail_leave_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, {"a.py": "x.cuda()\n"})
+    made = full(tmp_path)
+
+    def fails(file: Path, data: bytes) -> None:
+        raise UsageError("The file cannot be written: no space left on device.")
+
+    monkeypatch.setattr(writing, "write_atomically", fails)
+    assert [item.path for item in writing.write(made)] == ["a.py"]
+    assert snapshot(tmp_path).keys() == {"a.py"}
+    assert not (tmp_path / ".portkit").exists()
+
+
 # --- git ----------------------------------------------------------------------------------------------
 
 

@@ -136,6 +136,8 @@ def test_a_dirty_git_tree_is_refused(root: Path, capfd: pytest.CaptureFixture[st
     assert "uncommitted changes: c.py" in capfd.readouterr().err
     assert (root / "a.py").read_text() == TRAIN
     assert run(["migrate", str(root), *FULL]) == 0
+    assert run(["migrate", str(root / "a.py"), *FULL, "--write"]) == 0
+    assert run(["undo", str(root)]) == 0
     assert run(["migrate", str(root), *FULL, "--write", "--force"]) == 0
     assert "pk.device" in (root / "a.py").read_text()
 
