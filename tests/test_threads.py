@@ -113,7 +113,8 @@ def test_short_work_stays_on_one_thread(fresh):
     launcher = make_launcher()
     seen = []
     team = threads.current()
-    fresh.setattr(team, "run", lambda job: seen.append(int.from_bytes(job[24:32], "little")))
+    launcher.alone = lambda job: seen.append(int.from_bytes(job[24:32], "little"))
+    fresh.setattr(team, "run", launcher.alone)
     fresh.setattr(team, "size", lambda: 4)
     launcher.program_ns = 10.0
     run(launcher, (100, 1, 1))
