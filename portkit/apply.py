@@ -93,6 +93,9 @@ def _select(
         except ApplyError as error:
             refused.append((finding, error.message))
             continue
+        except (RecursionError, MemoryError):
+            refused.append((finding, "the code is nested too deeply"))
+            continue
         if plan.claims & claimed or any(taken.conflicts(patch) for patch in plan.patches):
             deferred.append(finding)
             continue
@@ -147,7 +150,7 @@ class _Python:
             return Applied(self.raw, self.text)
         try:
             tree = Tree(self.text)
-        except (SyntaxError, ValueError, RecursionError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return Applied(
                 self.raw, self.text, refused=[(f, f"the file can't be parsed ({error})") for f in findings]
             )

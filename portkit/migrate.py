@@ -11,10 +11,10 @@ from portkit import engine, ruleset
 from portkit.applying.units import apply_source
 from portkit.cells import Unit, split_notebook
 from portkit.config import Config
-from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support, Unparsed
 from portkit.rule import Rule
 from portkit.source import Kind, Source, Unreadable, read
+from portkit.spread import spread
 
 _ROUNDS = 60  # more than any real file takes; rewrites that undo each other end here at the latest
 
@@ -75,43 +75,79 @@ def plan(path: str | Path, options: Options, *, jobs: int | None = None) -> Plan
     by_path: dict[str, list[Finding]] = {}
     for finding in result.findings:
         by_path.setdefault(finding.location.path, []).append(finding)
-    scanned = set(by_path)
+    work = _Work(result.root, options, result.rules)
+    tasks = _tasks(by_path, options, result.root, made.unparsed)
+    outcomes = dict(zip([task.name for task in tasks], spread(work, tasks, jobs), strict=True))
     for name, findings in by_path.items():
-        if any(options.takes(finding) for finding in findings):
-            _plan_file(made, result, name, findings, scanned)
-        else:
-            made.left += [(finding, "") for finding in _open(findings)]
+        outcome = outcomes.get(name)
+        if outcome is None:
+            if not any(options.takes(finding) for finding in findings):  # else a link to a file that is done
+                made.left += [(finding, "") for finding in _open(findings)]
+            continue
+        made.left += outcome.left
+        made.changes += [outcome.change] if outcome.change else []
+        made.unparsed += [outcome.unparsed] if outcome.unparsed else []
     return made
 
 
-def _plan_file(
-    made: Plan, result: ScanResult, name: str, findings: Sequence[Finding], scanned: set[str]
-) -> None:
-    """Add the migration of one file to the plan."""
-    file = result.root / name
-    if file.is_symlink():
-        target = os.path.relpath(os.path.realpath(file), os.path.realpath(result.root)).replace(os.sep, "/")
-        if target.startswith("../"):
-            made.unparsed.append(Unparsed(name, "is a link out of the tree: left as it is"))
-            return
-        if target in scanned:
-            return  # migrated under its own name
-        scanned.add(target)
-        name, file = target, result.root / target
-    try:
-        source = read(file, name)
-        rewritten = rewrite(source, made.options, findings, rules=result.rules)
-        after = source.encode(rewritten.text)
-    except Unreadable as error:
-        made.unparsed.append(Unparsed(name, error.reason, error.line))
-        return
-    except UnicodeEncodeError as error:
-        reason = f"its encoding ({error.encoding}) cannot hold the rewritten text"
-        made.left += [(finding, reason) for finding in _open(findings)]
-        return
-    made.left += rewritten.left
-    if after != source.data:
-        made.changes.append(FileChange(name, source.kind, source.data, after, rewritten.done))
+@dataclass(frozen=True)
+class _Task:
+    """A file to migrate."""
+
+    name: str  # as it was found
+    path: str  # of the file itself, where that was a link
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of one file."""
+
+    change: FileChange | None = None
+    left: tuple[tuple[Finding, str], ...] = ()
+    unparsed: Unparsed | None = None
+
+
+def _tasks(
+    by_path: dict[str, list[Finding]], options: Options, root: Path, unparsed: list[Unparsed]
+) -> list[_Task]:
+    """The files that have something to change; a link stands for the file that it leads to, once."""
+    tasks: dict[str, _Task] = {}
+    for name, findings in sorted(by_path.items(), key=lambda item: (root / item[0]).is_symlink()):
+        if not any(options.takes(finding) for finding in findings):
+            continue
+        path = name
+        if (root / name).is_symlink():
+            path = os.path.relpath(os.path.realpath(root / name), os.path.realpath(root)).replace(os.sep, "/")
+            if path.startswith("../"):
+                unparsed.append(Unparsed(name, "is a link out of the tree: left as it is"))
+                continue
+        tasks.setdefault(path, _Task(name, path, tuple(findings)))
+    return list(tasks.values())
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is the same for all files; it travels to other processes."""
+
+    root: Path
+    options: Options
+    rules: tuple[type[Rule], ...]
+
+    def __call__(self, task: _Task) -> _Outcome:
+        """Migrate one file."""
+        try:
+            source = read(self.root / task.path, task.path)
+            done = rewrite(source, self.options, task.findings, rules=self.rules)
+            after = source.encode(done.text)
+        except Unreadable as error:
+            return _Outcome(unparsed=Unparsed(task.path, error.reason, error.line))
+        except UnicodeEncodeError as error:
+            reason = f"its encoding ({error.encoding}) cannot hold the rewritten text"
+            return _Outcome(left=tuple((finding, reason) for finding in _open(task.findings)))
+        if after == source.data:
+            return _Outcome(left=done.left)
+        return _Outcome(FileChange(task.path, source.kind, source.data, after, done.done), done.left)
 
 
 def _open(findings: Iterable[Finding]) -> list[Finding]:

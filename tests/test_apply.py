@@ -432,6 +432,16 @@ def test_a_text_that_does_not_parse_is_refused() -> None:
     assert "parsed" in refusal("print 'x'\n", Replace(Span(0, 5), "y"))
 
 
+@pytest.mark.parametrize("piece", ["x{}", "{}x", "[x]{}"], ids=["chain", "unary", "index"])
+def test_code_that_is_nested_very_deeply_is_refused(piece: str) -> None:
+    more = "-" if piece.startswith("{") else "[0]" if piece.startswith("[") else ".f()"
+    for count in (450, 5_000):
+        text = f"y = {piece.format(more * count)}\n"
+        result = apply(text, [finding(Replace(at(text, "x"), "z"))], python=True)
+        assert result.text in (text, text.replace("x", "z"))
+        assert len(result.done) + len(result.refused) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     ["a = 1\n\x0cb = x\n   ", "a\r\n\x0c\r\nb = x\r\n", "if 1:\n\ta\n        \nb = x\n", "a = 1\rb = x\r"],

@@ -183,12 +183,20 @@ def test_links_are_followed_inside_the_tree_only(tmp_path: Path) -> None:
     (root / "folder").symlink_to(".")
     made = full(root)
     assert set(after(made)) == {"a.py"}
+    assert made.left == []
     assert writing.write(made) == []
     assert (root / "inside.py").is_symlink()
     assert (tmp_path / "out.py").read_text() == "x.cuda()\n"
     named = full(root / "outside.py")
     assert named.changes == []
     assert "link out of the tree" in named.unparsed[0].reason
+
+
+def test_several_processes_give_the_same(tmp_path: Path) -> None:
+    tree(tmp_path, {f"f{i}.py": TRAIN + f"profiler.profiler({i})\nbroken\n" for i in range(5)})
+    one, two = (plan(tmp_path, Options(Phase.FULL_MODEL), jobs=jobs) for jobs in (1, 2))
+    assert one.changes
+    assert (two.changes, two.left) == (one.changes, one.left)
 
 
 def test_missing_path(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def compiles(module: ast.Module) -> bool:
     with quietly():
         try:
             compile(module, "<text>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
     return True
 
@@ -33,7 +33,7 @@ def parse_result(text: str, *, compiled: bool) -> ast.Module:
             module = ast.parse(text)
             if compiled:
                 compile(module, "<text>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = getattr(error, "msg", None) or str(error)
         raise ApplyError(f"the result would not be valid Python ({reason})") from None
     return module

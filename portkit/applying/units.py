@@ -129,7 +129,7 @@ class _Notebook:
         try:
             with quietly():
                 return ast.parse(masked)
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
     def _rewrite_imports(self, index: int, needs: Iterable[NeedImport], drops: Iterable[DropImport]) -> None:

@@ -1,0 +1,37 @@
+"""Doing the same to many things, in several processes where that is worth it, in the order given."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_ENOUGH = 24  # things from which on more processes are worth their start
+_MOST = 8  # processes
+
+
+def spread(work: Callable[[Item], Result], items: Sequence[Item], jobs: int | None = None) -> list[Result]:
+    """The results of `work` for all items, in order.
+
+    `work`, items and results must be picklable.  `jobs` is the number of processes; None: as many as there
+    are cores, at most 8, and only if there are items enough.
+    """
+    count = jobs or (min(_MOST, cores()) if len(items) >= _ENOUGH else 1)
+    if count < 2 or len(items) < 2:
+        return [work(item) for item in items]
+    # fork is quick, and safe only while this process has a single thread
+    fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+    context = multiprocessing.get_context("fork" if fork else "spawn")
+    with ProcessPoolExecutor(min(count, len(items)), context) as pool:
+        return list(pool.map(work, items))
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
