@@ -30,14 +30,23 @@ _SPEED = frozenset(
 )
 _IGNORED = "It is ignored elsewhere; torch.nn.attention.sdpa_kernel names back ends."
 _CALLS = {
-    "torch.backends.cuda.sdp_kernel": "Use torch.nn.attention.sdpa_kernel, which names back ends.",
-    "torch.backends.cuda.enable_flash_sdp": _IGNORED,
-    "torch.backends.cuda.enable_math_sdp": _IGNORED,
-    "torch.backends.cuda.enable_mem_efficient_sdp": "It is ignored elsewhere.",
-    "torch.backends.cuda.enable_cudnn_sdp": "It is ignored elsewhere.",
-    "torch.backends.cudnn.flags": "It is ignored elsewhere.",
-    "torch.backends.cudnn.version": "It is None without cuDNN: keep the call under a test for CUDA.",
-    "torch.backends.cudnn.is_available": "It is false without cuDNN; what stands under it is for CUDA only.",
+    "torch.backends.cuda.sdp_kernel": (
+        Support.MANUAL,
+        "Use torch.nn.attention.sdpa_kernel, which names back ends.",
+    ),
+    "torch.backends.cuda.enable_flash_sdp": (Support.PORTABLE, _IGNORED),
+    "torch.backends.cuda.enable_math_sdp": (Support.PORTABLE, _IGNORED),
+    "torch.backends.cuda.enable_mem_efficient_sdp": (Support.PORTABLE, _IGNORED),
+    "torch.backends.cuda.enable_cudnn_sdp": (Support.PORTABLE, _IGNORED),
+    "torch.backends.cudnn.flags": (Support.PORTABLE, "Ignored elsewhere."),
+    "torch.backends.cudnn.version": (
+        Support.MANUAL,
+        "It is None without cuDNN: keep the call under a test for CUDA.",
+    ),
+    "torch.backends.cudnn.is_available": (
+        Support.PORTABLE,
+        "It is false without cuDNN; what stands under it is for CUDA only.",
+    ),
 }
 
 
@@ -61,14 +70,14 @@ class Tf32Switch(Rule):
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node)
         if name in _CALLS:
-            yield self._report(node, ctx, name, f"{name} speaks of CUDA only", Support.MANUAL, _CALLS[name])
+            yield self._report(node, ctx, name, f"{name} speaks of CUDA only", *_CALLS[name])
         elif isinstance(node.ctx, ast.Store) and name is not None:
             yield from self._setting(node, ctx, name)
 
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node)
         if name in _CALLS and isinstance(node.ctx, ast.Load):
-            yield self._report(node, ctx, name, f"{name} speaks of CUDA only", Support.MANUAL, _CALLS[name])
+            yield self._report(node, ctx, name, f"{name} speaks of CUDA only", *_CALLS[name])
 
     def _setting(self, node: ast.expr, ctx: Context, name: str) -> Iterator[Finding]:
         if name in _PRECISION:

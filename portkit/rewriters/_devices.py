@@ -102,7 +102,7 @@ def portable(ctx: Context, found: Spelling, *, as_text: bool) -> tuple[str, list
     return f"str({device})" if as_text else device, list(imports)
 
 
-def choice(node: ast.AST, ctx: Context) -> Spelling | None:
+def choice(node: ast.AST | None, ctx: Context) -> Spelling | None:
     """The CUDA device of `"cuda" if torch.cuda.is_available() else "cpu"`, or of its mirror image."""
     if not isinstance(node, ast.IfExp):
         return None

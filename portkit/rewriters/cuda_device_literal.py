@@ -103,6 +103,8 @@ class CudaDeviceLiteral(Rule):
         kind = _calls.argument(node, 0, "type") or _calls.argument(node, 0, "device")
         if kind is None or _calls.is_starred(node):
             return
+        if _devices.choice(ctx.parent(node), ctx) is not None:
+            return  # a branch of the choice, which is replaced as a whole
         found = _devices.spelling(kind.node, ctx) or _devices.choice(kind.node, ctx)
         if found is None:
             return

@@ -90,7 +90,9 @@ class CudaDeviceTypeComparison(Rule):
     def _membership(
         self, node: ast.Compare, left: ast.expr, right: ast.expr, negated: bool, ctx: Context
     ) -> Iterator[Finding]:
-        if _is_cuda(left):
+        if _is_cuda(left) and _is_type(right, ctx):
+            yield from self._equality(node, right, negated, ctx)
+        elif _is_cuda(left):
             yield from self._loose(node, right, negated, ctx)
         elif isinstance(right, (ast.Tuple, ast.List, ast.Set)) and any(
             _devices.spelling(item, ctx) is not None for item in right.elts

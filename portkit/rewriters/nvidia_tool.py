@@ -84,7 +84,7 @@ class NvidiaTool(ReferenceRule):
             )
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
-        if not isinstance(node.value, str) or isinstance(ctx.parent(node), ast.Expr):
+        if not isinstance(node.value, str) or isinstance(ctx.parent(node), (ast.Expr, ast.JoinedStr)):
             return
         text = node.value.strip()
         if text.startswith("nvidia-smi") or text.endswith("/nvidia-smi"):
