@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from portkit.runtime.ops import operators
-from portkit.runtime.ops._arrays import contiguous
 from portkit.runtime.ops._operator import Core, Operator
 
 NAMESPACE = "portkit"
@@ -34,84 +33,89 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class Bridge:
-    """A core with its names taken apart: which values go in, come out, and are kept for the gradient."""
+    """A core with its names turned into places: which values go in, come out, and are kept for the gradient.
+
+    `keep_at` are the places of what is kept among inputs, attributes and outputs; `like_at` has, for each
+    differentiable input, its place and the place of its likeness among the gradient and what is kept.
+    """
 
     name: str
     core: Core
-    inputs: tuple[str, ...]
+    inputs: int
     attrs: tuple[str, ...]
-    saved: tuple[str, ...]
+    keep_at: tuple[int, ...]
+    like_at: tuple[tuple[int, int], ...]
 
     def forward(self, *values: Any) -> tuple[torch.Tensor, ...]:
         """All outputs of the core, for its tensors followed by its attributes."""
-        tensors, attrs = self._split(values)
+        tensors: Any = values[: self.inputs]
+        if not self.core.strided:
+            tensors = [x if x is None else x.contiguous() for x in tensors]
+        attrs = dict(zip(self.attrs, values[self.inputs :], strict=True))
         outputs = self.core.allocate(*tensors, **attrs)
         self.core.forward(outputs, *tensors, **attrs)
         return outputs
 
     def allocate(self, *values: Any) -> tuple[torch.Tensor, ...]:
         """The outputs, not filled."""
-        tensors, attrs = self._split(values)
-        return self.core.allocate(*tensors, **attrs)
+        attrs = dict(zip(self.attrs, values[self.inputs :], strict=True))
+        return self.core.allocate(*values[: self.inputs], **attrs)
 
     def backward(self, grad: torch.Tensor, *rest: Any) -> list[torch.Tensor]:
         """Gradients of the inputs that `needs`, the last of `rest`, asks for; before it what was kept, and
         the attributes."""
-        grads = self._gradients(grad, rest)
-        count = len(self.saved)
-        kept = rest[:count] if self.core.strided else [_dense(x) for x in rest[:count]]
-        attrs = dict(zip(self.attrs, rest[count:-1], strict=True))
-        self.core.backward(grads, grad if self.core.strided else contiguous(grad), *kept, **attrs)
+        sources, grads = self._gradients(grad, rest)
+        if not self.core.strided:
+            sources = [x if x is None else x.contiguous() for x in sources]
+        attrs = dict(zip(self.attrs, rest[len(self.keep_at) : -1], strict=True))
+        self.core.backward(grads, *sources, **attrs)
         return [g for g in grads if g is not None]
 
     def allocate_gradients(self, grad: torch.Tensor, *rest: Any) -> list[torch.Tensor]:
         """The gradients, not filled."""
-        return [g for g in self._gradients(grad, rest) if g is not None]
+        return [g for g in self._gradients(grad, rest)[1] if g is not None]
+
+    def _gradients(self, grad: torch.Tensor, rest: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+        sources = (grad, *rest[: len(self.keep_at)])
+        pairs = zip(self.like_at, rest[-1], strict=True)
+        grads = [
+            torch.empty_like(sources[like], memory_format=torch.contiguous_format) if need else None
+            for (_, like), need in pairs
+        ]
+        return sources, grads
 
     def keep(self, context: Any, values: tuple[Any, ...], outputs: tuple[torch.Tensor, ...]) -> None:
         """Store on an autograd context what `backward` needs."""
-        known = dict(zip((*self.inputs, *self.attrs, *self.core.outputs), (*values, *outputs), strict=True))
-        context.save_for_backward(*(known[name] for name in self.saved))
-        context.attrs = tuple(known[name] for name in self.attrs)
+        known = (*values, *outputs)
+        context.save_for_backward(*[known[i] for i in self.keep_at])
+        context.attrs = values[self.inputs :]
         context.set_materialize_grads(False)
 
     def gradients(self, context: Any, grad: torch.Tensor | None, backward: Callable[..., Any]) -> list[Any]:
         """One gradient, or None, for each input and attribute."""
-        size = len(self.inputs)
-        needed = dict(zip(self.inputs, context.needs_input_grad[-size - len(self.attrs) :], strict=False))
-        needs = [needed[name] for name in self.core.like]
-        if grad is None or not any(needs):
-            return [None] * (size + len(self.attrs))
-        found = iter(backward(grad, *context.saved_tensors, *context.attrs, needs))
-        by_name = {name: next(found) for name, need in zip(self.core.like, needs, strict=True) if need}
-        return [by_name.get(name) for name in (*self.inputs, *self.attrs)]
-
-    def _split(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        size = len(self.inputs)
-        tensors = values[:size] if self.core.strided else tuple(_dense(x) for x in values[:size])
-        return tensors, dict(zip(self.attrs, values[size:], strict=True))
-
-    def _gradients(self, grad: torch.Tensor, rest: tuple[Any, ...]) -> tuple[torch.Tensor | None, ...]:
-        known = {"grad": grad, **dict(zip(self.saved, rest, strict=False))}
-        pairs = zip(self.core.like.values(), rest[-1], strict=True)
-        return tuple(known[n].new_empty(known[n].shape) if need else None for n, need in pairs)
-
-
-def _dense(x: torch.Tensor | None) -> torch.Tensor | None:
-    return x if x is None else x.contiguous()
+        size = self.inputs + len(self.attrs)
+        wanted = context.needs_input_grad[-size:]
+        needs = [wanted[place] for place, _ in self.like_at]
+        results: list[Any] = [None] * size
+        if grad is not None and any(needs):
+            found = iter(backward(grad, *context.saved_tensors, *context.attrs, needs))
+            for (place, _), need in zip(self.like_at, needs, strict=True):
+                if need:
+                    results[place] = next(found)
+        return results
 
 
 def _run(operator: Operator, *tensors: Any, **attrs: Any) -> torch.Tensor:
     """The first output of an operator's core, differentiable, under the autocast that is on."""
     bridge = BRIDGES[operator.name]
-    if torch.is_autocast_enabled("cpu"):
+    if operator.autocast and torch.is_autocast_enabled("cpu"):
         tensors = tuple(_autocast(x, operator.autocast) for x in tensors)
-    values = (*tensors, *(attrs[name] for name in bridge.attrs))
+    values = (*tensors, *[attrs[name] for name in bridge.attrs])
     if torch.compiler.is_compiling() or any(type(x) not in _PLAIN for x in tensors):
         outputs = getattr(torch.ops.portkit, operator.name)(*values)
         only: torch.Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
         return only
-    if not torch.is_grad_enabled() or not any(x is not None and x.requires_grad for x in tensors):
+    if not (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)):
         return bridge.forward(*values)[0]
     eager: Any = _Eager
     first: torch.Tensor = eager.apply(bridge, *values)
@@ -122,7 +126,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))
 
 
 def _autocast(x: Any, policy: str) -> Any:
-    if not policy or x is None or not x.is_floating_point():
+    if x is None or not x.is_floating_point():
         return x
     return x.to(torch.get_autocast_dtype("cpu") if policy == "lower" else torch.float32)
 
@@ -147,11 +151,15 @@ class _Eager(torch.autograd.Function):
 
 
 def _bridge(operator: Operator) -> Bridge:
-    assert operator.core is not None
-    inputs, attrs = _names(operator.core.allocate, 0)
-    saved, used = _names(operator.core.backward, 2)
+    core = operator.core
+    assert core is not None
+    inputs, attrs = _names(core.allocate, 0)
+    saved, used = _names(core.backward, 2)
     assert used == attrs, f"{operator.name}: forward and backward take different attributes"
-    return Bridge(operator.name, operator.core, inputs, attrs, saved)
+    known = (*inputs, *attrs, *core.outputs)
+    sources = ("grad", *saved)
+    like_at = tuple((inputs.index(name), sources.index(like)) for name, like in core.like.items())
+    return Bridge(operator.name, core, len(inputs), attrs, tuple(map(known.index, saved)), like_at)
 
 
 def _names(function: Callable[..., Any], skip: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -50,9 +50,10 @@ def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:
     """An uninitialised contiguous array on the device of `like` (and of its dtype, if none is named)."""
     if isinstance(like, np.ndarray):
         return np.empty(tuple(shape), like.dtype if dtype is None else np.dtype(dtype))
-    if dtype is None:
-        return like.new_empty(tuple(shape))
-    return like.new_empty(tuple(shape), dtype=getattr(sys.modules["torch"], dtype))
+    torch: Any = sys.modules["torch"]
+    return torch.empty(
+        shape, dtype=like.dtype if dtype is None else getattr(torch, dtype), device=like.device
+    )
 
 
 def contiguous(x: Array) -> Array:
