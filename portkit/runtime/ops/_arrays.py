@@ -78,6 +78,18 @@ def broadcast(x: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x.expand(shape)
 
 
+def pays(x: Array, **sizes: tuple[float, float]) -> bool:
+    """Whether a call is large enough for tile kernels to beat torch's own on a CPU; NumPy has none to beat.
+
+    `sizes` holds, by dtype, the number of elements from which they do: without, and with gradients.
+    """
+    if isinstance(x, np.ndarray):
+        return True
+    bounds = sizes.get(dtype_name(x))
+    training = x.requires_grad and sys.modules["torch"].is_grad_enabled()
+    return bounds is not None and x.numel() >= bounds[training]
+
+
 def move_axis(x: Array, source: int, target: int) -> Array:
     """A view with one axis moved."""
     if source in (target, target % x.ndim):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from portkit.errors import UsageError
-from portkit.runtime.ops._arrays import contiguous, dtype_name, is_tensor
+from portkit.runtime.ops._arrays import contiguous, dtype_name, is_compiling, is_tensor
 from portkit.runtime.ops._operator import Array, Core, Operator
 
 IMPLEMENTATIONS = ("tile", "vendor", "composite")
@@ -46,8 +46,8 @@ def chosen(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return "tile" if tile_runs(operator, args, kwargs) else "composite"
     if force:
         return force
-    if operator.core is None or not operator.faster(*args, **kwargs):
-        return "vendor"
+    if operator.core is None or is_compiling() or not operator.faster(*args, **kwargs):
+        return "vendor"  # a compiler sees through torch's own calls, and fuses them with others
     return "tile" if tile_runs(operator, args, kwargs) and _is_plain(args[0]) else "vendor"
 
 
@@ -88,9 +88,8 @@ def _is_plain(x: Any) -> bool:
     """Whether a tensor is an ordinary one: no subclass, no functorch transform around the call."""
     import torch
 
-    if type(x) is not torch.Tensor and type(x) is not torch.nn.Parameter:
-        return torch.compiler.is_compiling()
-    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is None
+    ordinary = type(x) is torch.Tensor or type(x) is torch.nn.Parameter
+    return ordinary and torch._C._functorch.peek_interpreter_stack() is None
 
 
 def _call_numpy(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:

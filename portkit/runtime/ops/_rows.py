@@ -9,7 +9,7 @@ from portkit.runtime.ops._operator import Array
 from portkit.runtime.tile.jit import cdiv, next_power_of_2
 
 WIDEST = 16384  # a row up to this many elements is one tile; a longer one is taken in blocks
-GROUP = 32  # rows whose contributions to a weight's gradient one program sums
+GROUP = 64  # rows whose contributions to a weight's gradient one program sums
 
 
 def rows_of(x: Array, axes: int = 1) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from portkit.runtime.ops._arrays import (
     is_compiling,
     is_tensor,
     move_axis,
+    pays,
     require_float,
     shape_text,
     wrong,
@@ -303,9 +304,9 @@ def _check_range(target: Array, classes: int, ignore_index: int) -> None:
     """Raise UsageError for a target that is no class (unless compiling, when values are not known)."""
     if is_compiling():
         return
-    wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
+    outside = ((target < 0) | (target >= classes)) & (target != ignore_index)
     expected = f"in [0, {classes}) or ignore_index"
-    if bool(wrong.any()):
+    if bool(outside.any()):
         raise wrong("cross_entropy", "target", expected, "out of range")
 
 
@@ -313,6 +314,11 @@ def takes(x: Array, target: Array, weight: Array | None = None, *rest: Any, **op
     """Class indices, without weights."""
     whole = isinstance(target, np.ndarray) or dtype_name(target) == "int64"
     return weight is None and whole
+
+
+def faster(x: Array, *args: Any, **kwargs: Any) -> bool:
+    """From mid sizes on: torch writes all log-probabilities."""
+    return pays(x, float32=(2**20, 2**20), bfloat16=(2**20, 2**20), float16=(2**20, 2**20))
 
 
 # --- implementations for torch ---------------------------------------------------------------------
@@ -385,6 +391,7 @@ OPERATOR = Operator(
     composite=composite,
     core=Core(allocate, forward, backward, ("loss", "top", "log_sum"), {"x": "x"}),
     tile=tile,
+    faster=faster,
     takes=takes,
     autocast="float32",
 )

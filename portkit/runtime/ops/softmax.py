@@ -13,6 +13,7 @@ from portkit.runtime.ops._arrays import (
     empty,
     is_foreign,
     move_axis,
+    pays,
     require_axis,
     require_float,
 )
@@ -157,6 +158,11 @@ def takes(x: Array, dim: int, dtype: Any = None) -> bool:
     return dtype is None or dtype_text(dtype) in ("float16", "bfloat16", "float32")
 
 
+def faster(x: Array, dim: int, dtype: Any = None) -> bool:
+    """Rows that fit the near caches."""
+    return x.ndim > 0 and x.shape[dim] <= WIDEST and pays(x, float32=(2**18, 2**21))
+
+
 # --- implementations for torch ---------------------------------------------------------------------
 
 
@@ -188,5 +194,6 @@ OPERATOR = Operator(
     composite=composite,
     core=Core(allocate, forward, backward, ("y",), {"x": "y"}),
     tile=tile,
+    faster=faster,
     takes=takes,
 )
