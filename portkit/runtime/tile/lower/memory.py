@@ -101,28 +101,26 @@ class Memory:
         pointer = evaluator.at(term.value, tuple(self._index(d, place) for d in term.dims))
         parts = [evaluator.poly(form.base)]
         lanes: list[V] = []
-        contiguous = not pointer.type.lanes
+        step: V | None = None  # distance of the lanes, where it is regular
         for stride, index in zip(form.strides, place, strict=True):
-            if not stride.terms:
-                continue
-            factor = evaluator.poly(stride)
-            parts.append(code.mul(factor, index.base))
-            if index.vec and factor.const == 1 and contiguous and not form.others:
-                continue
-            if index.vec:
-                contiguous = False
-                iota = code.iota("i64", evaluator.lanes)
-                lanes.append(code.bin("mul", iota, code.splat(factor, evaluator.lanes)))
+            if stride.terms:
+                factor = evaluator.poly(stride)
+                parts.append(code.mul(factor, index.base))
+                step = factor if index.vec else step
         for other, coefficient in sorted(form.others, key=lambda t: evaluator.context.number(t[0].value)):
             value = evaluator.at(other.value, tuple(self._index(d, place) for d in other.dims))
             wide = evaluator.wide(other.value, value)
             factor = code.splat(evaluator.poly(coefficient), wide.type.lanes)
             product = wide if factor.const == 1 else code.bin("mul", wide, factor)
             (lanes if wide.type.lanes else parts).append(product)
-            contiguous = contiguous and not wide.type.lanes
+        scattered = bool(pointer.type.lanes or lanes) or (step is not None and step.const != 1)
         pointer = self._advance(pointer, parts, memory_element(dtype))
-        if contiguous:
+        if not scattered:
             return pointer, None
+        if step is not None:
+            iota = code.iota("i64", evaluator.lanes)
+            ramp = iota if step.const == 1 else code.bin("mul", iota, code.splat(step, evaluator.lanes))
+            lanes.append(ramp)
         total = lanes[0] if lanes else code.const(0, T("i64", evaluator.lanes))
         for part in lanes[1:]:
             total = code.bin("add", total, part)
