@@ -40,6 +40,7 @@ class Control:
             context.scalars[region.args[0]] = index
             for k, phi in zip(scalars, phis, strict=True):
                 context.scalars[region.args[1 + k]] = phi
+            program.accumulate(op, buffers)
             outs = self._region(region, buffers)
             following = code.here(f"add {index.type} {index.text}, {step.text}", index.type)
             again = code.here(f"icmp {self._order(step)} {index.type} {following.text}, {upper.text}", I1)
@@ -90,7 +91,8 @@ class Control:
         """Puts yielded tiles into buffers that other yielded tiles may still be computed from."""
         program = self.program
         order = sorted(buffers, key=lambda k: -values[k].type.numel)
-        order = [k for k in order if not (args and values[k] is args[k])]
+        done = {k for k in order if self.context.buffers.get(values[k]) is buffers[k]}
+        order = [k for k in order if not (args and values[k] is args[k]) and k not in done]
         direct = {k: Root("keep", values[k], values[k].type.shape, None, buffers[k], None) for k in order}
         late = {k for k in order if not self._in_place(k, order, direct, args)}
         copies: list[tuple[Buffer, int]] = []

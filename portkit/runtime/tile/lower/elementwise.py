@@ -243,8 +243,10 @@ class Unsupported(Exception):
     """A function that has no lowering for a type; becomes a KernelError with the place."""
 
 
-def memory_element(dtype: ir.DType) -> str:
+def memory_element(dtype: ir.Element) -> str:
     """The LLVM type of an element in memory: what is loaded and stored, and what addresses count."""
+    if isinstance(dtype, ir.Pointer):
+        return "ptr"
     if dtype.is_float and dtype.bits == 16:
         return "i16"
     if dtype.is_bool:

@@ -212,7 +212,7 @@ class Memory:
         pointer, step = self._locate(buffer, place)
         code, lanes = self.code, self.evaluator.lanes
         dtype = buffer.element
-        elt = "ptr" if isinstance(dtype, ir.Pointer) else memory_element(dtype)
+        elt = memory_element(dtype)
         if step == 0:
             return self._kept(buffer, code.op(f"load {elt}, ptr {{}}", T(elt), pointer))
         t = T(elt, lanes)
@@ -261,12 +261,23 @@ class Memory:
         """Address of lane 0, and the distance of lanes (0: one element)."""
         code = self.code
         parts, step = [], 0
+        if buffer.panel:
+            return self._locate_panel(buffer, place)
         for stride, index in zip(buffer.strides, place, strict=True):
             parts.append(code.mul(index.base, code.i64(stride)))
             if index.vec:
                 step = stride
-        elt = "ptr" if isinstance(buffer.element, ir.Pointer) else memory_element(buffer.element)
-        return self._advance(buffer.pointer, parts, elt), step
+        return self._advance(buffer.pointer, parts, memory_element(buffer.element)), step
+
+    def _locate_panel(self, buffer: Buffer, place: Place) -> tuple[V, int]:
+        code, (row, column), width = self.code, place, buffer.panel
+        shift, low = code.i64(width.bit_length() - 1), code.i64(width - 1)
+        rows = buffer.shape[0]
+        inside = column.base if column.base.const == 0 else code.bin("and", column.base, low)
+        panel = column.base if column.base.const == 0 else code.bin("lshr", column.base, shift)
+        parts = [code.mul(panel, code.i64(rows * width)), code.mul(row.base, code.i64(width)), inside]
+        step = width if row.vec else 1 if column.vec else 0
+        return self._advance(buffer.pointer, parts, memory_element(buffer.element)), step
 
     # --- memory and register forms ----------------------------------------------------------------------
 

@@ -112,10 +112,10 @@ class Planner:
         loads = [op for op in ops if op.opcode == "load" and op.result.type.is_tile]
         for load in loads:
             rivals = [w for w in writes if self.aliases.may_alias(w, load)]
-            if rivals and any(self._between(load, user, rivals) for user in self._roots_using(load.result)):
+            if rivals and any(self._between(load, user, rivals) for user in self.roots_using(load.result)):
                 self.kept.add(load.result)
 
-    def _roots_using(self, value: ir.Value) -> set[ir.Op]:
+    def roots_using(self, value: ir.Value) -> set[ir.Op]:
         """Roots that a virtual value reaches through others."""
         found: set[ir.Op] = set()
         seen: set[ir.Value] = set()

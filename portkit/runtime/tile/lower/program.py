@@ -7,7 +7,7 @@ from collections.abc import Callable
 from portkit.errors import KernelError
 from portkit.runtime.targets import Target
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.affine import source_dims
+from portkit.runtime.tile.affine import Dims, source_dims
 from portkit.runtime.tile.lower.alias import Aliases
 from portkit.runtime.tile.lower.control import Control
 from portkit.runtime.tile.lower.elementwise import register
@@ -38,7 +38,9 @@ class Program:
         self.context = Context(self.code, target)
         self.arena = Arena()
         self.aliases = Aliases(func, self.context.analysis)
-        self.kept = Planner(func, self.context.analysis, self.aliases).run()
+        self.planner = Planner(func, self.context.analysis, self.aliases)
+        self.kept = self.planner.run()
+        self.targets: dict[ir.Value, Buffer] = {}  # where results of dot go
         self.grouper = Grouper(self.aliases, self._stops())
         self.evaluator = Evaluator(self.context)
         self.control = Control(self)
@@ -155,6 +157,24 @@ class Program:
             self.add(Root("keep", source, source.type.shape, None, buffer, None))
             self.flush()
         self.context.buffers[op.result] = buffer.reshaped(op.result.type.shape)
+
+    def accumulate(self, loop: ir.Op, buffers: dict[int, Buffer]) -> None:
+        """Lets a dot whose result a loop carries round add to the carried tile where it lies."""
+        region = loop.regions[0]
+        for k, buffer in buffers.items():
+            arg, value = region.args[1 + k], region.ops[-1].operands[k]
+            dot = value.owner
+            if dot is None or dot.opcode != "dot" or dot not in region.ops:
+                continue
+            spans = self.planner.spans
+            users = self.planner.roots_using(arg)
+            plain = all(dims == (0, 1) for v, dims in self._accumulator_leaves(dot) if v is arg)
+            if plain and all(spans[user][0] <= spans[dot][0] for user in users):
+                self.targets[value] = buffer
+
+    def _accumulator_leaves(self, dot: ir.Op) -> list[tuple[ir.Value, Dims]]:
+        acc = dot.operands[2]
+        return self.grouper.leaves(Root("keep", acc, acc.type.shape)).kept
 
     # --- operations -----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ class Buffer:
     element: ir.Element
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    panel: int = 0  # columns of a panel, a power of two: [k, n] lies in panels of whole columns, k by k
 
     def reshaped(self, shape: tuple[int, ...]) -> Buffer:
         """The same memory with another shape; it must have no padding."""

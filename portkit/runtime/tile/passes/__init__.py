@@ -5,5 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from portkit.runtime.tile import ir
+from portkit.runtime.tile.passes import carried, cse, dce, fold, invariant
 
-PIPELINE: tuple[Callable[[ir.Function], ir.Function], ...] = ()
+PIPELINE: tuple[Callable[[ir.Function], ir.Function], ...] = (
+    fold.run,
+    carried.run,
+    invariant.run,
+    fold.run,
+    cse.run,
+    dce.run,
+)
