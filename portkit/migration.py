@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -84,7 +86,16 @@ def _options(request: Request) -> Options:
     chosen = _config(request)
     if request.operators:
         chosen = replace(chosen, operators=request.operators)
-    return Options(Phase(request.phase), chosen, request.unsafe)
+    return Options(Phase(request.phase), _without_copy(chosen, request), request.unsafe)
+
+
+def _without_copy(config: Config, request: Request) -> Config:
+    """The settings, with the folder of the copy left out where it lies in the tree that is copied."""
+    inside = os.path.relpath(os.path.realpath(request.output), os.path.realpath(request.path))
+    if not request.output or inside.split(os.sep)[0] in (os.curdir, os.pardir):
+        return config
+    pattern = f"{glob.escape(Path(inside).as_posix())}/*"
+    return replace(config, exclude=(*config.exclude, pattern))
 
 
 def _config(request: Request) -> Config:

@@ -106,6 +106,13 @@ def test_a_copy(root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert (target / "a.py").read_text() == TRAIN
 
 
+def test_a_copy_inside_the_tree(root: Path) -> None:
+    for _ in range(2):
+        assert run(["migrate", str(root), *FULL, "--output", str(root / "out")]) == 0
+        assert "pk.device" in (root / "out/a.py").read_text()
+        assert not (root / "out/out").exists()
+
+
 def test_a_copy_of_one_file(root: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
     assert run(["migrate", str(root / "a.py"), *FULL, "--output", str(target)]) == 0
