@@ -23,7 +23,7 @@ _TESTS = (
     "portkit.runtime.is_available",
     "portkit.runtime.device_count",
 )
-_FLAGS = ("cuda", "use_cuda", "with_cuda", "no_cuda", "has_cuda", "cuda_available", "use_gpu", "gpu")
+_FLAGS = ("cuda", "use_cuda", "with_cuda", "no_cuda", "has_cuda", "cuda_available", "use_gpu")
 
 
 class Guards:
