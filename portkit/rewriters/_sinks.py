@@ -85,7 +85,7 @@ def goal(node: ast.expr, ctx: Context) -> Goal:
 def _place(node: ast.expr, child: ast.AST, parent: ast.AST, ctx: Context) -> Goal:
     """`child` is the whole value, `node` the string in it, `parent` the syntax that holds the value."""
     if isinstance(parent, ast.keyword):
-        return _keyword(node, parent, ctx)
+        return _keyword(node, child, parent, ctx)
     if isinstance(parent, ast.Call):
         return _positional(node, child, parent, ctx)
     if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.arguments, ast.Return)):
@@ -99,24 +99,31 @@ def _place(node: ast.expr, child: ast.AST, parent: ast.AST, ctx: Context) -> Goa
     return Goal.ELSEWHERE
 
 
+def _of_own_rule(node: ast.expr, child: ast.AST) -> Goal:
+    """The rule of that callee replaces the string where it is the whole argument, not a branch of it."""
+    return Goal.ELSEWHERE if child is node else Goal.TEXT
+
+
 def _named(names: list[str], node: ast.expr, ctx: Context) -> Goal:
     if any(_devices.is_device_name(name) for name in names) or ctx.is_device_sink(node):
         return Goal.TEXT
     return Goal.UNKNOWN
 
 
-def _keyword(node: ast.expr, keyword: ast.keyword, ctx: Context) -> Goal:
+def _keyword(node: ast.expr, child: ast.AST, keyword: ast.keyword, ctx: Context) -> Goal:
     call = ctx.parent(keyword)
     name = keyword.arg or ""
-    if not isinstance(call, ast.Call) or name in ("dest", "map_location", "help", "device_types"):
+    if not isinstance(call, ast.Call) or name in ("dest", "help", "device_types"):
         return Goal.KERNEL if name == "device_types" else Goal.ELSEWHERE
+    if name == "map_location":
+        return _of_own_rule(node, child)
     callee = ctx.resolve(call.func) or ""
     if is_option(call):
         return Goal.TEXT if name in ("default", "const") and is_device_option(call) else Goal.UNKNOWN
     if callee.startswith("torch.library."):
         return Goal.KERNEL
     if callee in _OWN_RULE and name in ("type", "device_type", "device"):
-        return Goal.ELSEWHERE
+        return _of_own_rule(node, child)
     if name in ("device", "out_device") and callee.startswith("torch."):
         return Goal.DEVICE
     if name == "device" and isinstance(call.func, ast.Attribute) and call.func.attr == "to":
@@ -128,8 +135,10 @@ def _positional(node: ast.expr, child: ast.AST, call: ast.Call, ctx: Context) ->
     callee = ctx.resolve(call.func) or ""
     last = callee.rpartition(".")[2] or _devices.identifier(call.func)
     first = bool(call.args) and call.args[0] is child
-    if callee in _OWN_RULE or last in _TALK or last in _REFLECTION or child is call.func:
+    if last in _TALK or last in _REFLECTION or child is call.func:
         return Goal.ELSEWHERE
+    if callee in _OWN_RULE:
+        return _of_own_rule(node, child)
     if callee.startswith("torch.library.") or last == "register_kernel":
         return Goal.KERNEL
     if first and callee in FIRST:

@@ -44,7 +44,7 @@ class CudaOrdinalDevice(Rule):
                 yield self._wrapped(node.value, ctx, "An ordinal is kept as a device")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
-        for value in _device_arguments(node, ctx):
+        for value in (leaf for argument in _device_arguments(node, ctx) for leaf in _branches(argument)):
             if _is_ordinal(value, ctx):
                 yield self._wrapped(value, ctx, "A plain integer is used as a device")
 
@@ -68,6 +68,15 @@ def _device_arguments(call: ast.Call, ctx: Context) -> Iterator[ast.expr]:
     for keyword in call.keywords:
         if keyword.arg == "device" and (is_move or callee.startswith("torch.")):
             yield keyword.value
+
+
+def _branches(node: ast.expr) -> Iterator[ast.expr]:
+    """The values that a conditional expression can have; of any other expression, itself."""
+    if isinstance(node, ast.IfExp):
+        yield from _branches(node.body)
+        yield from _branches(node.orelse)
+    else:
+        yield node
 
 
 def _is_ordinal(node: ast.expr, ctx: Context) -> bool:
