@@ -78,6 +78,14 @@ def broadcast(x: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x.expand(shape)
 
 
+def additive_mask(mask: Array) -> Array:
+    """0 where a boolean mask is true, -inf where it is not; float32."""
+    if isinstance(mask, np.ndarray):
+        return np.where(mask, np.float32(0), np.float32(-np.inf))
+    torch: Any = sys.modules["torch"]
+    return torch.zeros_like(mask, dtype=torch.float32).masked_fill(~mask, -torch.inf)
+
+
 def pays(x: Array, **sizes: tuple[float, float]) -> bool:
     """Whether a call is large enough for tile kernels to beat torch's own on a CPU; NumPy has none to beat.
 

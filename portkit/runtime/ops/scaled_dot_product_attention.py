@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from portkit.runtime.ops._arrays import (
+    additive_mask,
     autocasts,
+    broadcast,
     contiguous,
     dtype_name,
     move_axis,
@@ -17,6 +19,7 @@ from portkit.runtime.ops._arrays import (
     shape_text,
     wrong,
 )
+from portkit.runtime.ops._attention import CORE
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
 
@@ -274,6 +277,66 @@ def samples() -> Iterator[Sample]:
     yield case("one-key", qkv((1, 1, 3, 4), (1, 1, 1, 4)))
 
 
+# --- tile kernels ----------------------------------------------------------------------------------
+
+
+def tile(
+    core: Any,
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    layout: str = "bhsd",
+    align: str = "top-left",
+) -> Array:
+    """The kernels, with batch and heads as one axis."""
+    q, k, v = (_bhsd(x, layout) for x in (query, key, value))
+    rows, columns = q.shape[-2], k.shape[-2]
+    mask = None if attn_mask is None else _stacked_mask(attn_mask, (*q.shape[:-1], columns))
+    flat = [x.reshape(-1, *x.shape[-2:]) for x in (q, k, v)]
+    offset = columns - rows if align == "bottom-right" else 0
+    y = core(*flat, mask, causal=bool(is_causal), offset=offset, scale=float(_scale(q, scale)))
+    return _restored(y.reshape((*q.shape[:-1], v.shape[-1])), layout)
+
+
+def _stacked_mask(mask: Array, shape: tuple[int, ...]) -> Array:
+    """The mask as numbers to add, (1, Sq, Sk) if it is the same for all heads, else (heads, Sq, Sk)."""
+    if dtype_name(mask) == "bool":
+        mask = additive_mask(mask)
+    if math.prod(mask.shape[:-2]) == 1:
+        shape = shape[-2:]
+        mask = mask.reshape(mask.shape[-2:])
+    return broadcast(mask, shape).reshape(-1, *shape[-2:])
+
+
+def takes(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    layout: str = "bhsd",
+    align: str = "top-left",
+) -> bool:
+    """No dropout, no gradient of a mask, and batches and heads that do not broadcast."""
+    if dropout_p != 0.0 or query.ndim > 4 or getattr(attn_mask, "requires_grad", False):
+        return False
+    heads = 2 if layout == "bshd" else 1
+    if query.ndim < 4:
+        heads = 0
+    elif not query.shape[0] == key.shape[0] == value.shape[0]:
+        return False
+    same = query.ndim == 2 or query.shape[heads] == key.shape[heads]
+    return same or enable_gqa
+
+
 # --- implementations for torch ---------------------------------------------------------------------
 
 
@@ -369,5 +432,8 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
+    core=CORE,
+    tile=tile,
+    takes=takes,
     autocast="lower",
 )
