@@ -19,6 +19,7 @@ from portkit.runtime.ops._arrays import (
 )
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._operator import Array, Operator, Reference, Sample, Tolerance
+from portkit.runtime.ops.matmul import CORE
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -125,5 +126,8 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
+    core=CORE,
+    tile=tile,
+    takes=takes,
     autocast="lower",
 )

@@ -222,5 +222,7 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
+    core=CORE,
+    tile=tile,
     autocast="lower",
 )
