@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from portkit import inventory, suppress
+from portkit import coherence, inventory, suppress
 from portkit.cells import Unit
 from portkit.context import UnitContext
 from portkit.finding import Finding, Unparsed
@@ -42,6 +42,7 @@ class Rules:
         self.classes = tuple(rules)
         self.rules = [rule() for rule in rules]
         self.ids = frozenset(rule.id for rule in rules)
+        self.opening = frozenset(rule.id for rule in rules if rule.opens_branch)
         self._visits = {rule: _visits(rule) for rule in self.rules}
         self.triggers = sorted({trigger for rule in rules for trigger in rule.triggers})
 
@@ -111,7 +112,7 @@ def _check_unit(
             result.unparsed.append(_unparsed(source.path, unit, error))
             return
         result.parsed = True
-        found = _visit(source, unit, module, rules.dispatch(near), operators, prelude, result, not whole)
+        found = _visit(source, unit, module, rules, near, operators, prelude, result, not whole)
     if near:
         found += _visit_text(source, unit, near, operators)
     kept, dropped = suppress.apply(_unique(found), suppressions, source.path, unit.cell, rules.ids)
@@ -128,16 +129,18 @@ def _visit(
     source: Source,
     unit: Unit,
     module: ast.Module,
-    table: Mapping[type[ast.AST], Sequence[Visit]],
+    rules: Rules,
+    near: Sequence[Rule],
     operators: str,
     prelude: _Prelude,
     result: Checked,
     count: bool,
 ) -> list[Finding]:
+    table = rules.dispatch(near)
     try:
         tree = Tree(module, frozenset(table) | inventory.NODES, prelude.statements)
         ctx = UnitContext(source.path, source.kind, unit, operators, tree)
-        found = _ask(table, tree, ctx)
+        found = coherence.hold_back(_ask(table, tree, ctx), rules.opening, tree, ctx)
         if count:
             result.operators.update(inventory.count(tree, ctx.names))
     except RecursionError:

@@ -97,6 +97,7 @@ class Rule:
     name: ClassVar[str]  # the bad pattern, equal to the module's name
     phase: ClassVar[Phase]
     triggers: ClassVar[tuple[bytes, ...]]  # lower-case; a file whose lower-cased bytes hold none is skipped
+    opens_branch: ClassVar[bool] = False  # its rewrite of a test lets other devices into the branch behind
     text_kinds: ClassVar[frozenset[Kind]] = frozenset()
 
     def visit_text(self, ctx: Context) -> Iterable[Finding]:

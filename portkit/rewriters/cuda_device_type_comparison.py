@@ -33,6 +33,7 @@ class CudaDeviceTypeComparison(Rule):
     name = "cuda_device_type_comparison"
     phase = Phase.FULL_MODEL
     triggers = (b"cuda",)
+    opens_branch = True
 
     def visit_Compare(self, node: ast.Compare, ctx: Context) -> Iterable[Finding]:
         around = ctx.parent(node)

@@ -37,6 +37,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
     name = "cuda_runtime_call"
     phase = Phase.FULL_MODEL
     triggers = (b"cuda",)
+    opens_branch = True
     what = "{name} asks CUDA only"
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:

@@ -25,6 +25,7 @@ class IsCudaCheck(Rule):
     name = "is_cuda_check"
     phase = Phase.OPERATOR
     triggers = (b"is_cuda",)
+    opens_branch = True
 
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or ctx.resolve(node) is not None:

@@ -1,0 +1,85 @@
+"""A test for CUDA is not opened to other devices while the branch behind it still needs CUDA.
+
+`if torch.cuda.is_available(): x = torch.cuda.FloatTensor(3)` works on a machine with another accelerator: it
+takes the other branch.  Were only the test rewritten, that machine would fall into the CUDA branch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from portkit.finding import Finding, Span, Support
+from portkit.rule import Context
+from portkit.scopes import Bound, Tree
+
+_HOLDS = (Support.MANUAL, Support.UNKNOWN)
+
+
+def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: Context) -> list[Finding]:
+    """The findings of a unit, with each test whose branch stays bound to CUDA turned to `review`.
+
+    `opening` are the ids of the rules whose rewrite lets other devices through a test.
+    """
+    tests = [item for item in found if item.rule in opening and item.support is Support.AUTO and item.edits]
+    stuck = [item for item in found if item.support in _HOLDS and item.rule not in opening]
+    if not tests or not stuck:
+        return found
+    held: dict[int, Finding] = {}
+    for node in ast.walk(tree.module):
+        if isinstance(node, (ast.If, ast.IfExp)):
+            reason = next((item for item in stuck if _within(item, _branch(node), ctx)), None)
+            if reason is not None:
+                spans = [ctx.span(part) for part in _sources(node.test, tree)]
+                held.update({id(item): reason for item in tests if _edits_in(item, spans)})
+    return [_reviewed(item, held[id(item)]) if id(item) in held else item for item in found]
+
+
+def _branch(node: ast.If | ast.IfExp) -> Sequence[ast.AST]:
+    """What runs where there is CUDA."""
+    negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+    part = node.orelse if negated else node.body
+    return part if isinstance(part, list) else [part]
+
+
+def _within(finding: Finding, nodes: Sequence[ast.AST], ctx: Context) -> bool:
+    place = (finding.location.line, finding.location.column)
+    for node in nodes:
+        first = (getattr(node, "lineno", 0), _column(node, "col_offset", ctx))
+        last = (getattr(node, "end_lineno", 0) or 0, _column(node, "end_col_offset", ctx))
+        if first <= place < last:
+            return True
+    return False
+
+
+def _column(node: ast.AST, field: str, ctx: Context) -> int:
+    """Column from 1, in characters."""
+    span = ctx.span(node)
+    offset = span.start if field == "col_offset" else span.end
+    return offset - (ctx.text.rfind("\n", 0, offset) + 1) + 1
+
+
+def _sources(test: ast.expr, tree: Tree, depth: int = 3) -> Iterator[ast.expr]:
+    """A test, and the expressions that the flags in it (`use_cuda`) are assigned from."""
+    yield test
+    if depth == 0:
+        return
+    for name in ast.walk(test):
+        if isinstance(name, ast.Name):
+            for binding in tree.bindings(name.id, name):
+                if binding.how is Bound.VALUE and binding.value is not None:
+                    yield from _sources(binding.value, tree, depth - 1)
+
+
+def _edits_in(finding: Finding, spans: Sequence[Span]) -> bool:
+    changed = [edit.span for edit in finding.edits if hasattr(edit, "span")]
+    return any(span.start <= item.start and item.end <= span.end for item in changed for span in spans)
+
+
+def _reviewed(finding: Finding, reason: Finding) -> Finding:
+    note = (
+        f"The branch behind this test still needs CUDA ({reason.rule} in line {reason.location.line}): "
+        "with another accelerator the program would now take it."
+    )
+    return replace(finding, support=Support.REVIEW, note=f"{finding.note} {note}".strip())
