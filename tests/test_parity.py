@@ -140,6 +140,26 @@ def test_equal_scripts_have_equal_curves(tmp_path):
     json.dumps(report.to_dict(), allow_nan=False)
 
 
+def test_norms_are_those_before_clipping_and_scaling(tmp_path):
+    pytest.importorskip("torch")
+    script = _script(tmp_path / "a", 0.1, "original")
+    text = (script.root / "fit.py").read_text()
+    plain = training.run(script, seed=3, steps=3, timeout=60)
+    clipped = text.replace(
+        "    optimizer.step",
+        "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)\n    optimizer.step",
+    )
+    scaled = clipped.replace(
+        "loss.backward()", "scaler.scale(loss).backward()\n    scaler.unscale_(optimizer)"
+    )
+    scaled = scaled.replace("for _", "scaler = torch.amp.GradScaler('cpu', init_scale=512.0)\nfor _")
+    (script.root / "fit.py").write_text(scaled)
+    other = training.run(script, seed=3, steps=3, timeout=60)
+    assert other.losses[0] == pytest.approx(plain.losses[0], rel=1e-6)
+    assert other.norms[0] == pytest.approx(plain.norms[0], rel=1e-6)
+    assert min(other.norms) > 0.1  # far above the 1e-3 that they are clipped to
+
+
 def test_another_learning_rate_diverges_at_the_second_loss(tmp_path):
     pytest.importorskip("torch")
     one, other = _script(tmp_path / "a", 0.1, "original"), _script(tmp_path / "b", 0.2, "copy")

@@ -3,8 +3,8 @@
     python -m portkit.parity._child RECORD SCRIPT [ARGUMENTS...]
 
 The script runs as `__main__`, unchanged.  One JSON line goes to RECORD for each backward pass
-(`{"loss": ...}`) and for each optimizer step (`{"norm": ..., "time": seconds}`), and one last line says how
-it ended.
+(`{"loss": ..., "norm": ...}`: the norm of all gradients after it, before any clipping) and for each optimizer
+step (`{"time": seconds}`), and one last line says how it ended.
 Settings come in the environment variable PORTKIT_PARITY (JSON: seed, steps, fault).
 """
 
@@ -16,7 +16,7 @@ import random
 import runpy
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,28 +35,35 @@ class Recorder:
         self.steps = steps
         self.fault = fault
         self.done = 0
+        self.parameters: dict[int, Any] = {}  # of every optimizer, by id
 
     def write(self, **record: Any) -> None:
         self.file.write(json.dumps(record) + "\n")
         self.file.flush()
 
-    def loss(self, roots: Any) -> None:
-        """Record the sum of the tensors that a backward pass starts from, without their loss scale."""
-        tensors = roots if isinstance(roots, (list, tuple)) else [roots]
-        total = sum(float(t.detach().double().sum()) / getattr(t, SCALE, 1.0) for t in tensors)
-        self.write(loss=total)
+    def know(self, group: Mapping[str, Any]) -> None:
+        """Remember the parameters of a group that an optimizer got."""
+        self.parameters.update((id(p), p) for p in group["params"])
 
-    def before_step(self, optimizer: Any) -> None:
-        """Record the norm of all gradients; with a fault asked for, lose the largest gradient first."""
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        squares = [float(p.grad.detach().double().square().sum()) for p in parameters]
+    def after_backward(self, roots: Any) -> None:
+        """Record the sum of the tensors that a backward pass started from, and the norm of the gradients.
+
+        Both without the scale of a GradScaler; with a fault asked for, the largest gradient is lost first.
+        """
+        tensors = roots if isinstance(roots, (list, tuple)) else [roots]
+        scale = getattr(tensors[0], SCALE, 1.0)
+        loss = sum(float(t.detach().double().sum()) for t in tensors) / scale
+        gradients = [p.grad.detach() for p in self.parameters.values() if p.grad is not None]
+        squares = [float(g.double().square().sum()) for g in gradients]
         if self.fault and squares:
             largest = max(range(len(squares)), key=squares.__getitem__)
-            parameters[largest].grad.zero_()
+            gradients[largest].zero_()
             squares[largest] = 0.0
-        self.write(norm=sum(squares) ** 0.5, time=time.perf_counter())
+        self.write(loss=loss, norm=sum(squares) ** 0.5 / scale)
 
     def after_step(self) -> None:
+        """Count an optimizer step, and end the script after the last one that is wanted."""
+        self.write(time=time.perf_counter())
         self.done += 1
         if self.steps and self.done >= self.steps:
             raise Enough(0)
@@ -65,16 +72,13 @@ class Recorder:
 def _watch(recorder: Recorder) -> None:
     """Observe backward passes and optimizer steps of this process."""
     import torch
-    from torch.optim.optimizer import (
-        register_optimizer_step_post_hook,
-        register_optimizer_step_pre_hook,
-    )
+    from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
     backward: Callable[..., None] = torch.autograd.backward
 
     def recorded(tensors: Any, *args: Any, **options: Any) -> None:
-        recorder.loss(tensors)
         backward(tensors, *args, **options)
+        recorder.after_backward(tensors)
 
     torch.autograd.backward = recorded
     scale = torch.amp.GradScaler.scale
@@ -86,7 +90,13 @@ def _watch(recorder: Recorder) -> None:
         return scaled
 
     setattr(torch.amp.GradScaler, "scale", remembered)  # noqa: B010  (a method, as far as types go)
-    register_optimizer_step_pre_hook(lambda optimizer, args, options: recorder.before_step(optimizer))
+    add = Optimizer.add_param_group
+
+    def noted(self: Any, group: dict[str, Any]) -> None:
+        add(self, group)
+        recorder.know(self.param_groups[-1])
+
+    setattr(Optimizer, "add_param_group", noted)  # noqa: B010  (the same)
     register_optimizer_step_post_hook(lambda optimizer, args, options: recorder.after_step())
 
 

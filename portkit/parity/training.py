@@ -40,7 +40,7 @@ class Run:
     losses: tuple[float, ...]
     norms: tuple[float, ...]
     error: str  # why it ended too early; empty if it did not
-    seconds: float = field(default=0.0, compare=False)  # per step, median without the first
+    seconds: float = field(default=0.0, compare=False)  # per optimizer step, median without the first
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -155,7 +155,7 @@ def _read(record: Path, error: str) -> Run:
         rows = [json.loads(line) for line in lines if line.endswith("}")]
     losses = tuple(row["loss"] for row in rows if "loss" in row)
     norms = tuple(row["norm"] for row in rows if "norm" in row)
-    times = [row["time"] for row in rows if "norm" in row]
+    times = [row["time"] for row in rows if "time" in row]
     laps = [later - earlier for earlier, later in pairwise(times[1:])]
     return Run(losses, norms, error, median(laps) if laps else 0.0)
 
@@ -194,7 +194,7 @@ def compare(
     status, reason, caught = curves.control(first.losses, tolerance)
     if status is Status.PASS:
         progress("running: a lost gradient, which must be noticed")
-        length = min(CONTROL_STEPS, len(first.norms)) or 1
+        length = min(CONTROL_STEPS, steps or CONTROL_STEPS)
         broken = run(migrated, seed=seed, steps=length, timeout=timeout, fault=True)
         if not broken.error and _diverges(_head(first, broken), broken, tolerance) is None:
             status, reason = Status.BLIND, "a run with a lost gradient went unnoticed"
