@@ -432,9 +432,9 @@ def test_a_text_that_does_not_parse_is_refused() -> None:
     assert "parsed" in refusal("print 'x'\n", Replace(Span(0, 5), "y"))
 
 
-@pytest.mark.parametrize("piece", ["x{}", "{}x", "[x]{}"], ids=["chain", "unary", "index"])
+@pytest.mark.parametrize("piece", ["x{}", "{}x", "[x]{}", "x{} "], ids=["chain", "unary", "index", "and"])
 def test_code_that_is_nested_very_deeply_is_refused(piece: str) -> None:
-    more = "-" if piece.startswith("{") else "[0]" if piece.startswith("[") else ".f()"
+    more = {"x{}": ".f()", "{}x": "-", "[x]{}": "[0]", "x{} ": " and z"}[piece]
     for count in (450, 5_000):
         text = f"y = {piece.format(more * count)}\n"
         result = apply(text, [finding(Replace(at(text, "x"), "z"))], python=True)

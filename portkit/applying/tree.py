@@ -20,6 +20,7 @@ from portkit.applying.quiet import quietly
 from portkit.errors import ApplyError
 from portkit.finding import Span
 
+_DEEPEST = 300
 _LINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -213,16 +214,19 @@ class Tree:
         self.lines = Lines(text)
         with quietly():
             self.module = ast.parse(text)
-        self._roots = sorted((self.lines.span(node), index) for index, node in enumerate(roots(self.module)))
+        self._nodes = list(roots(self.module))
+        self._roots = sorted((self.lines.span(node), index) for index, node in enumerate(self._nodes))
         self._parsed: dict[Span, Expression] = {}
 
     def expression(self, span: Span) -> Expression:
         """The outermost expression around a span.  Raises ApplyError if the span is not in an expression."""
         at = bisect.bisect_right(self._roots, (Span(span.start, len(self.text) + 1), 0)) - 1
-        root = self._roots[at][0] if at >= 0 else None
-        if root is None or not root.start <= span.start <= span.end <= root.end:
+        root, index = self._roots[at] if at >= 0 else (Span(0, 0), 0)
+        if at < 0 or not root.start <= span.start <= span.end <= root.end:
             raise ApplyError("no expression stands at this place")
         if root not in self._parsed:
+            if _depth(self._nodes[index]) > _DEEPEST:  # LibCST would end the process: its stack is native
+                raise ApplyError("the code is nested too deeply")
             self._parsed[root] = Expression(self.text, root)
         return self._parsed[root]
 
@@ -239,6 +243,18 @@ class Tree:
         """Whether a span lies in an expression."""
         at = bisect.bisect_right(self._roots, (Span(span.start, len(self.text) + 1), 0)) - 1
         return at >= 0 and self._roots[at][0].start <= span.start <= span.end <= self._roots[at][0].end
+
+
+def _depth(node: ast.expr) -> int:
+    """How many levels an expression has, in LibCST's tree, where `a and b and c` has two."""
+    deepest = 0
+    stack: list[tuple[ast.AST, int]] = [(node, 1)]
+    while stack:
+        current, level = stack.pop()
+        deepest = max(deepest, level)
+        more = len(current.values) - 1 if isinstance(current, ast.BoolOp) else 1
+        stack.extend((child, level + more) for child in ast.iter_child_nodes(current))
+    return deepest
 
 
 def roots(module: ast.AST) -> Iterator[ast.expr]:
