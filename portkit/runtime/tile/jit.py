@@ -25,6 +25,7 @@ from portkit.runtime.tile.signature import (
     signature_key,
     spec_of,
 )
+from portkit.runtime.tile.source_text import source_lines
 
 # Launch options of Triton and its backends; a CPU has no warps, so they change nothing.
 OPTIONS = frozenset(
@@ -106,13 +107,7 @@ class JitFunction(Kernel):
 
         Raises KernelError when Python can't find it (a function made in an interactive session or by `exec`).
         """
-        try:
-            return textwrap.dedent(inspect.getsource(self.fn))
-        except (OSError, TypeError):
-            raise KernelError(
-                f"the source of kernel `{self.__name__}` can't be found",
-                remedy="Define the kernel in a file: the compiler reads its source text.",
-            ) from None
+        return textwrap.dedent("".join(source_lines(self.fn)[0]))
 
     def launch(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Run every block program of the grid; returns when all have run.

@@ -16,6 +16,7 @@ from portkit.errors import KernelError, caret
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.frontend.semantics import Semantics
 from portkit.runtime.tile.language._base import unwrap
+from portkit.runtime.tile.source_text import source_lines
 
 MAX_DEPTH = 32
 
@@ -51,13 +52,7 @@ class Source:
 
 def read_source(function: FunctionType) -> Source:
     """The source of a Python function; raises KernelError when Python can't give it."""
-    try:
-        rows, first = inspect.getsourcelines(function)
-    except (OSError, TypeError) as error:
-        raise KernelError(
-            f"the source of kernel `{function.__name__}` can't be read",
-            remedy="Define kernels in a file: they are compiled from their source text.",
-        ) from error
+    rows, first = source_lines(function)
     file = inspect.getsourcefile(function) or function.__code__.co_filename
     raw = [row.rstrip("\r\n") for row in rows]
     indent = len(raw[0]) - len(raw[0].lstrip())
