@@ -122,10 +122,12 @@ def _show(made: Plan) -> None:
 
 def _emit(lines: Iterable[bytes]) -> None:
     """Bytes to stdout as they are: a diff holds lines in the encodings of its files."""
-    sys.stdout.flush()
-    for line in lines:
-        sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:  # the reader has gone (`portkit migrate . | head`); the summary still comes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(made: Plan, request: Request) -> list[Unparsed]:

@@ -70,6 +70,20 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"a.py": "x.cuda()  # " + "long " * 10 + "\n" + "x.cuda()\n" * 1_500})
+    command = [sys.executable, "-c", CHILD, "migrate", str(root), *FULL]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    with child.stdout, child.stderr:
+        child.stdout.readline()
+        child.stdout.close()
+        err = child.stderr.read()
+    assert child.wait() == 0
+    assert b"1501 rewrites" in err
+
+
 def test_write_then_nothing_more_then_undo(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = snapshot(root)
     assert run(["migrate", str(root), *FULL, "--write"]) == 0

@@ -24,9 +24,11 @@ def command(
 ) -> None:
     """Move code off CUDA, phase by phase: show the change, or write it.
 
-    Each phase includes those before it. Nothing of the migrated code is imported or run. Exit codes: 0 done,
-    1 --check and something would change, 2 wrong call or a file that could not be written, 4 --strict and a
-    file that could not be parsed.
+    Each phase includes those before it. Nothing of the code is imported or run.
+
+    Exit codes: 0 done; 1 --check, and something would change;
+    2 wrong call, or a file that could not be written;
+    4 --strict, and a file that could not be parsed.
     """
     from portkit import migration
 

@@ -12,7 +12,8 @@ def command(
 ) -> None:
     """Restore every byte that the last migration changed.
 
-    Exit codes: 0 done, 2 nothing to undo, files changed since, or a file that could not be restored.
+    Exit codes: 0 done; 2 nothing to undo, files that changed since,
+    or a file that could not be restored.
     """
     from pathlib import Path
 
