@@ -298,11 +298,27 @@ def test_drop_statement_refuses_an_elif() -> None:
         ("import a\nx\nimport b\n", PK, "import a\nimport portkit.runtime as pk\nx\nimport b\n"),
         ("import a; b = 1  # c\nx\n", PK, "import a; b = 1  # c\nimport portkit.runtime as pk\nx\n"),
         ("import a", PK, "import a\nimport portkit.runtime as pk"),
+        (
+            "import torch\r\nimport b\r\nx\r\n",
+            PK,
+            "import torch\r\nimport b\r\nimport portkit.runtime as pk\r\nx\r\n",
+        ),
         ("import a\r\nx\r\n", PK, "import a\r\nimport portkit.runtime as pk\r\nx\r\n"),
         (
             "try:\n    import a\nexcept ImportError:\n    a = None\nimport b\n",
             PK,
             "try:\n    import a\nexcept ImportError:\n    a = None\nimport b\nimport portkit.runtime as pk\n",
+        ),
+        (
+            "import os\n\nimport torch\nimport numpy\n# ours\n\nfrom mine import x\n",
+            PK,
+            "import os\n\nimport torch\nimport numpy\nimport portkit.runtime as pk\n"
+            "# ours\n\nfrom mine import x\n",
+        ),
+        (
+            "import torch\n\nx\n\nimport os\n",
+            PK,
+            "import torch\nimport portkit.runtime as pk\n\nx\n\nimport os\n",
         ),
         ("import portkit.runtime as pk\nx\n", PK, None),
         ("from portkit import runtime as pk\nx\n", PK, None),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from portkit.applying.names import is_used
 from portkit.applying.patch import Patch, carry_out, closing, opening, replace
@@ -13,6 +15,7 @@ from portkit.applying.tree import Lines
 from portkit.finding import DropImport, NeedImport
 
 _FUTURE = "__future__"
+_BLANK = re.compile(r"(?:\r\n|\r(?!\n)|\n)[ \t\f]*[\r\n]")
 
 
 def settle(
@@ -137,12 +140,7 @@ def _insertion(body: Sequence[ast.stmt], use: int, need: NeedImport, lines: Line
     newline = lines.newline()
     while head < len(body) and ((head == 0 and _is_docstring(body[0])) or _is_future(body[head])):
         head += 1
-    at = next(
-        (i for i, n in enumerate(body) if i >= head and isinstance(n, ast.Import | ast.ImportFrom)), head
-    )
-    while at < len(body) and isinstance(body[at], ast.Import | ast.ImportFrom):
-        at += 1
-    at = max(head, min(at, use))
+    at = max(head, min(_end_of_group(body, head, lines), use))
     if at == 0:
         start = lines.start(full_start(lines, body[0])) if body else len(lines.text)
         lead = newline if start and not lines.text[:start].endswith(("\n", "\r")) else ""
@@ -159,6 +157,32 @@ def _insertion(body: Sequence[ast.stmt], use: int, need: NeedImport, lines: Line
     if not lines.text[:position].endswith(("\n", "\r")):  # the file has no newline at its end
         return opening(position, f"{newline}{lead}{statement(need)}", 0)
     return opening(position, f"{lead}{statement(need)}{newline}{tail}", 0)
+
+
+def _end_of_group(body: Sequence[ast.stmt], head: int, lines: Lines) -> int:
+    """Index after the group of imports that torch is in, else after the first block of imports.
+
+    Groups are what blank lines separate: the standard library, other people's packages, the user's own.
+    """
+    found = (i for i in range(head, len(body)) if isinstance(body[i], ast.Import | ast.ImportFrom))
+    end = start = next(found, head)
+    while end < len(body) and isinstance(body[end], ast.Import | ast.ImportFrom):
+        end += 1
+    cuts = [i for i in range(start + 1, end) if _blank_between(lines, body[i - 1], body[i])]
+    groups = [range(*pair) for pair in pairwise([start, *cuts, end])]
+    of_torch = [group.stop for group in groups if any(_is_of(body[i], "torch") for i in group)]
+    return of_torch[-1] if of_torch else end
+
+
+def _blank_between(lines: Lines, one: ast.stmt, other: ast.stmt) -> bool:
+    return _BLANK.search(lines.text, lines.span(one).end, full_start(lines, other)) is not None
+
+
+def _is_of(node: ast.stmt, package: str) -> bool:
+    """Whether a statement imports from a package."""
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] == package
+    return isinstance(node, ast.Import) and any(a.name.partition(".")[0] == package for a in node.names)
 
 
 def _blank_follows(lines: Lines, position: int) -> bool:
