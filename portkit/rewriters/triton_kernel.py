@@ -18,9 +18,10 @@ class TritonKernel(Rule):
     Instead: the same kernel through portkit's tile compiler: `import portkit.runtime.triton as triton`
     and `import portkit.runtime.tile.language as tl`; nothing else in the file changes. All kernels of a
     file move together: one that uses something that the compiler does not take keeps the file as it is.
-    Safety: block programs mean the same; the compiler chooses its own vector widths, so that launch
-    options such as `num_warps` are accepted and have no effect on the CPU. Sums may be added in another
-    order.
+    Safety: on the CPU the tile compiler compiles the kernel; it chooses its own vector widths, so that
+    launch options such as `num_warps` are accepted and have no effect, and sums may be added in another
+    order. Tensors on CUDA still go to Triton itself, where it is installed: the same code with the same
+    options.
     """
 
     id = "PK103"

@@ -13,11 +13,12 @@ from typing import Any, overload
 import numpy as np
 
 from portkit.errors import KernelError, UsageError
-from portkit.runtime.tile import ir
+from portkit.runtime.tile import ir, native
 from portkit.runtime.tile.describe import describe
 from portkit.runtime.tile.signature import (
     MISSING,
     ArgSpec,
+    ForeignDevice,
     Param,
     Runtime,
     bind,
@@ -112,14 +113,20 @@ class JitFunction(Kernel):
     def launch(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Run every block program of the grid; returns when all have run.
 
-        Raises UsageError for missing, unknown or surplus arguments and for a grid that is none, KernelError
-        for arguments that the kernel can't take and for what can't be compiled.
+        Tensors on a device without a target go to Triton, if it is installed.  Raises UsageError for missing,
+        unknown or surplus arguments and for a grid that is none, KernelError for arguments that the kernel
+        can't take and for what can't be compiled.
         """
         values = args if len(args) == len(self.names) and not kwargs else self.arguments(args, kwargs)
         if callable(grid):
             grid = grid(dict(zip(self.names, values, strict=True)))
         grid = checked_grid(grid, self.__name__)
-        key, numbers = describe(self.params, self._fixed, values, self.__name__)
+        try:
+            key, numbers = describe(self.params, self._fixed, values, self.__name__)
+        except ForeignDevice:
+            if not native.launch(self, grid, args, kwargs):
+                raise
+            return
         key.append(_MODE["interpret"])
         try:
             launcher = self._quick.get(tuple(key))

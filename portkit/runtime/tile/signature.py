@@ -137,13 +137,15 @@ def _array(param: Param, value: np.ndarray[Any, Any], kernel: str) -> Runtime:
     return _pointer(param, dtype, int(value.ctypes.data))
 
 
+class ForeignDevice(KernelError):
+    """A tensor lies on a device that the tile compiler has no target for."""
+
+
 def _tensor(param: Param, value: Any, kernel: str) -> Runtime:
     if value.device.type != "cpu":
-        raise _refused(
-            param,
-            kernel,
-            f"is a tensor on {value.device}",
-            "There is no tile compiler target for that device yet: move the tensor to the CPU, "
+        raise ForeignDevice(
+            f"argument `{param.name}` of kernel `{kernel}` is a tensor on {value.device}",
+            remedy="There is no tile compiler target for that device yet: move the tensor to the CPU, "
             "or call the operator in `portkit.runtime.ops`, which runs on every torch device.",
         )
     if str(value.layout) != "torch.strided":
