@@ -62,7 +62,10 @@ def test_a_rounded_result_passes_and_every_control_is_caught():
 
 @pytest.mark.parametrize(("name", "damage"), compare.FAULTS, ids=[name for name, _ in compare.FAULTS])
 def test_each_fault_fails(name, damage):
-    assert compare.judge(damage(VALUES.copy()), VALUES, "float32", TIGHT).status is Status.FAIL
+    assert (
+        compare.judge(damage(VALUES.copy(), np.abs(VALUES).max()), VALUES, "float32", TIGHT).status
+        is Status.FAIL
+    )
 
 
 def test_a_tolerance_that_lets_everything_through_is_blind():
@@ -78,6 +81,12 @@ def test_within_the_bound_but_much_worse_than_the_original_fails():
     verdict = compare.judge(ours, VALUES, "float32", loose, original=VALUES.astype(np.float32))
     assert verdict.status is Status.FAIL
     assert "original" in verdict.reason
+
+
+def test_rounding_where_the_oracle_is_zero_throughout_is_no_matter():
+    zeros, bound = np.zeros(9), Limits(2e-6, 1e-5)
+    assert compare.judge(zeros + 1e-8, zeros, "float32", bound, original=zeros).status is Status.PASS
+    assert compare.judge(zeros + 1e-6, zeros, "float32", bound, original=zeros).status is Status.FAIL
 
 
 def test_shapes_must_agree_and_empty_results_are_skipped():

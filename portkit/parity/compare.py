@@ -23,6 +23,7 @@ RMSE_FACTOR = 2.0
 # ... plus so many units in the last place of the largest element: two implementations that round at
 # different places differ by that much, those that round to 16 bits only at the end by less.
 UNITS = {"float64": 16.0, "float32": 16.0, "float16": 4.0, "bfloat16": 2.0}
+ZERO_SHARE = 0.05  # of the absolute tolerance, instead of units, where the oracle is zero throughout
 
 
 class Status(str, Enum):
@@ -183,18 +184,33 @@ def judge(
         return Verdict(Status.SKIPPED, "the result is empty")
     metrics = measure(actual, oracle, dtype, bound)
     other = measure(original, oracle, dtype, bound) if original is not None else None
-    fault = _fault(metrics, other, oracle, dtype)
+    floor = _floor(oracle, dtype, bound)
+    fault = _fault(metrics, other, floor, dtype)
     if fault:
         return Verdict(Status.FAIL, fault, metrics, other)
     caught = []
-    for name, broken in faults(np.asarray(actual, dtype=np.float64)):
-        if not _fault(measure(broken, oracle, dtype, bound), other, oracle, dtype):
+    for name, broken in faults(np.asarray(actual, dtype=np.float64), _largest(oracle) or 1.0):
+        if not _fault(measure(broken, oracle, dtype, bound), other, floor, dtype):
             return Verdict(Status.BLIND, f"an injected fault ({name}) went unnoticed", metrics, other)
         caught.append(name)
     return Verdict(Status.PASS, "", metrics, other, tuple(caught))
 
 
-def _fault(metrics: Metrics, original: Metrics | None, oracle: Array, dtype: str) -> str:
+def _floor(oracle: Array, dtype: str, bound: Bound) -> float:
+    """An error that is no matter, whatever the original's: units in the last place of the largest element.
+
+    Where the oracle is zero throughout (terms that cancel), the bound gives the scale.
+    """
+    largest = _largest(oracle)
+    return UNITS[dtype] * float(ulp(np.asarray(largest), dtype)) if largest else ZERO_SHARE * bound.atol
+
+
+def _largest(values: Array) -> float:
+    finite = np.asarray(values, dtype=np.float64)[np.isfinite(values)]
+    return float(np.abs(finite).max(initial=0.0))
+
+
+def _fault(metrics: Metrics, original: Metrics | None, floor: float, dtype: str) -> str:
     """Why a result is not right; empty if it is."""
     if metrics.nonfinite:
         return f"{metrics.nonfinite} elements are NaN or infinite where the oracle is not, or the reverse"
@@ -202,8 +218,6 @@ def _fault(metrics: Metrics, original: Metrics | None, oracle: Array, dtype: str
         return f"the largest error is {metrics.excess:.3g} times the tolerance of {dtype}"
     if original is None or original.nonfinite:
         return ""
-    largest = np.abs(oracle[np.isfinite(oracle)]).max(initial=0.0)
-    floor = UNITS[dtype] * float(ulp(np.asarray(largest), dtype))
     if metrics.max_abs > MAX_FACTOR * original.max_abs + floor:
         return f"the largest error is {metrics.max_abs:.3g}, that of the original {original.max_abs:.3g}"
     if metrics.rmse > RMSE_FACTOR * original.rmse + floor / 2:
@@ -214,35 +228,34 @@ def _fault(metrics: Metrics, original: Metrics | None, oracle: Array, dtype: str
 # --- negative control: faults as real kernels have them ---------------------------------------------------
 
 
-def _sign(values: Array) -> Array:
+def _sign(values: Array, scale: float) -> Array:
     index = int(np.argmax(np.where(np.isfinite(values), np.abs(values), -1.0)))
     values.flat[index] = -values.flat[index]
     return values
 
 
-def _offset(values: Array) -> Array:
-    finite = np.abs(values[np.isfinite(values)])
-    values.flat[values.size // 2] += 0.1 * (finite.max(initial=0.0) or 1.0)
+def _offset(values: Array, scale: float) -> Array:
+    values.flat[values.size // 2] += 0.1 * scale
     return values
 
 
-def _scale(values: Array) -> Array:
+def _scale(values: Array, scale: float) -> Array:
     return values * 1.1
 
 
-def _tail(values: Array) -> Array:
+def _tail(values: Array, scale: float) -> Array:
     """The last eighth was never written: what a wrong mask leaves."""
     flat = values.reshape(-1)
     flat[-max(1, flat.size // 8) :] = 0.0
     return flat.reshape(values.shape)
 
 
-def _missing(values: Array) -> Array:
+def _missing(values: Array, scale: float) -> Array:
     values.flat[0] = 0.0 if np.isnan(values.flat[0]) else np.nan
     return values
 
 
-FAULTS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+FAULTS: tuple[tuple[str, Callable[[Array, float], Array]], ...] = (
     ("one sign flipped", _sign),
     ("one element off by 10%", _offset),
     ("all elements 10% too large", _scale),
@@ -251,18 +264,16 @@ FAULTS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
 )
 
 
-def faults(values: Array) -> Iterator[tuple[str, Array]]:
+def faults(values: Array, scale: float) -> Iterator[tuple[str, Array]]:
     """Damaged copies of a result (float64), each with the name of its damage.
 
-    A damage that leaves an all-zero or already missing part as it was, or that is lost in the noise of the
-    result itself, is left out.
+    `scale` is the size of the largest element that there should be, or 1 if all should be zero.  A damage
+    that is small against it (zeros that get another sign) is left out.
     """
-    finite = np.abs(values[np.isfinite(values)])
-    noticeable = 0.05 * finite.max(initial=0.0)
     for name, damage in FAULTS:
-        broken = damage(values.copy())
+        broken = damage(values.copy(), scale)
         with np.errstate(invalid="ignore"):
             moved = np.abs(broken - values)
         odd = np.isnan(broken) != np.isnan(values)
-        if odd.any() or np.max(moved, initial=0.0, where=np.isfinite(moved)) > noticeable:
+        if odd.any() or np.max(moved, initial=0.0, where=np.isfinite(moved)) > 0.05 * scale:
             yield name, broken
