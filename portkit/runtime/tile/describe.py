@@ -21,6 +21,11 @@ _ndarray = np.ndarray
 _TENSORS: set[type] = set()  # exact types of torch that are plain tensors, once one has been seen
 
 
+def plain_tensors() -> set[type]:
+    """The exact types of plain torch tensors, once a tensor has been passed."""
+    return _TENSORS
+
+
 def peek_works() -> bool:
     """Whether an array's address is the first field of the object, as NumPy's C API lays it out."""
     probe = np.zeros(3, np.float32)[1:]

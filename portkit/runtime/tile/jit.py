@@ -101,6 +101,7 @@ class JitFunction(Kernel):
         self._fixed = tuple(p.is_constexpr for p in self.params)
         self._quick: dict[Any, Any] = {}  # by `describe`'s key
         self._launchers: dict[Any, Any] = {}  # by signature
+        self._dispatcher: Any = None  # of quick launches, once something is compiled
 
     @functools.cached_property
     def source(self) -> str:
@@ -120,6 +121,9 @@ class JitFunction(Kernel):
         values = args if len(args) == len(self.names) and not kwargs else self.arguments(args, kwargs)
         if callable(grid):
             grid = grid(dict(zip(self.names, values, strict=True)))
+        quick = self._dispatcher
+        if quick is not None and not _MODE["interpret"] and quick.call(grid, *values) is None:
+            return
         grid = checked_grid(grid, self.__name__)
         try:
             key, numbers = describe(self.params, self._fixed, values, self.__name__)
@@ -162,7 +166,18 @@ class JitFunction(Kernel):
             self._quick[tuple(key)] = launcher
         except TypeError:
             return launcher
+        self._remember(launcher, specs, values)
         return launcher
+
+    def _remember(self, launcher: Any, specs: Sequence[ArgSpec], values: Sequence[Any]) -> None:
+        """Let compiled code launch calls like this one."""
+        from portkit.runtime.tile import fast
+
+        if interpreting() or not fast.available():
+            return
+        if self._dispatcher is None:
+            self._dispatcher = fast.Dispatcher()
+        self._dispatcher.add(launcher, specs, values)
 
     def _launcher(self, specs: Sequence[ArgSpec]) -> Any:
         from portkit.runtime.targets import host

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import struct
 import sys
@@ -15,12 +16,13 @@ import numpy as np
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir, load, team_ir, threads
 from portkit.runtime.tile.compile import Compiled
+from portkit.runtime.tile.fast import LIMIT_NS
 from portkit.runtime.tile.signature import ArgSpec, is_torch_tensor
 
 if TYPE_CHECKING:
     from portkit.runtime.tile.jit import JitFunction
 
-PARALLEL_NS = 20_000  # less work than this stays on the launching thread
+PARALLEL_NS = LIMIT_NS  # less work than this stays on the launching thread
 CHUNKS_PER_THREAD = 8
 ALIGNMENT = 64
 _ndarray = np.ndarray
@@ -70,9 +72,19 @@ class Launcher:
         self.stride = -(-entry.scratch_bytes // ALIGNMENT) * ALIGNMENT
         codes = "".join(slot_format(kind) for kind in compiled.params)
         pack = struct.Struct(f"<{team_ir.HEADER_SLOTS + 3}q{codes}").pack
-        self.pack = functools.partial(pack, load.link(entry.code, [entry.symbol])[entry.symbol])
+        self.symbol = load.link(entry.code, [entry.symbol])[entry.symbol]
+        self.pack = functools.partial(pack, self.symbol)
         self.alone = threads.current().run
-        self.program_ns = float("inf")
+        self.cost = ctypes.c_double(float("inf"))  # nanoseconds of one program
+
+    @property
+    def program_ns(self) -> float:
+        """Nanoseconds that a block program took when the kernel last ran."""
+        return self.cost.value
+
+    @program_ns.setter
+    def program_ns(self, value: float) -> None:
+        self.cost.value = value
 
     def __call__(self, grid: tuple[int, int, int], numbers: Sequence[Any], values: Sequence[Any]) -> None:
         """Run every block program of the grid.
@@ -88,21 +100,28 @@ class Launcher:
         total = x * y * z
         if total <= 0:
             return
-        if total == 1 or total * self.program_ns <= PARALLEL_NS:
+        if total == 1 or total * self.cost.value <= PARALLEL_NS:
             scratch = _ARENA.at_least(self.stride) if self.stride else 0
-            job = self.pack(total, total, 1, scratch, 0, 0, 0, x, y, z, *numbers)
+            job = self._job(total, total, 1, scratch, 0, 0, 0, x, y, z, *numbers)
             start = clock()
             self.alone(job)
-            self.program_ns = (clock() - start) / total
+            self.cost.value = (clock() - start) / total
             return
         team = threads.current()
         count = min(team.size(), total)
         chunk = -(-total // (count * CHUNKS_PER_THREAD))
         scratch = _ARENA.at_least(self.stride * count) if self.stride else 0
-        job = self.pack(total, chunk, count, scratch, self.stride, team.pool, 0, x, y, z, *numbers)
+        job = self._job(total, chunk, count, scratch, self.stride, team.pool, 0, x, y, z, *numbers)
         start = clock()
         team.run(job)
-        self.program_ns = (clock() - start) * count / total
+        self.cost.value = (clock() - start) * count / total
+
+    def _job(self, *numbers: Any) -> bytes:
+        try:
+            return self.pack(*numbers)
+        except OverflowError:  # a float beyond f32 becomes infinite, as in C
+            floats = (ctypes.c_float(n).value if type(n) is float else n for n in numbers)
+            return self.pack(*floats)
 
     def _read_only(self, index: int) -> KernelError:
         return KernelError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from portkit.runtime.targets import Target, _llvm, host
+from portkit.runtime.tile import cache
 
 _LOCK = threading.Lock()
 _COUNT = itertools.count()
@@ -44,6 +45,19 @@ def _linker(llvm: Any) -> Any:
 def _keep(thing: Any) -> None:
     """Never free the code: helper threads may still be in it while Python shuts down."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def cached(
+    name: str, text: str, names: Sequence[str], symbols: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The addresses of the functions `names` in LLVM IR text, compiled or taken from the cache on disk."""
+    target = host()
+    key = cache.key_of(name, text, target.triple, target.cpu, target.features, _llvm.versions())
+    entry = cache.shared().get(key)
+    if entry is None:
+        entry = cache.Entry(text_to_code(text, target), names[0], 0)
+        cache.shared().put(key, entry)
+    return link(entry.code, names, symbols)
 
 
 def text_to_code(text: str, target: Target) -> bytes:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from portkit.errors import UsageError
-from portkit.runtime.targets import _llvm, host
-from portkit.runtime.tile import cache, load, team_ir
+from portkit.runtime.targets import host
+from portkit.runtime.tile import load, team_ir
 
 KINDS = ("openmp", "pool", "python")
 
@@ -168,14 +168,7 @@ def _job_function(address: int) -> Callable[[bytes], Any]:
 
 def _functions(kind: str, names: tuple[str, ...], symbols: dict[str, int] | None = None) -> dict[str, int]:
     """The launcher of that kind, compiled or taken from the cache, and linked."""
-    target = host()
-    text = team_ir.text(kind, target.name)
-    key = cache.key_of(text, target.triple, target.cpu, target.features, _llvm.versions())
-    entry = cache.shared().get(key)
-    if entry is None:
-        entry = cache.Entry(load.text_to_code(text, target), names[0], 0)
-        cache.shared().put(key, entry)
-    return load.link(entry.code, names, symbols)
+    return load.cached(kind, team_ir.text(kind, host().name), names, symbols)
 
 
 def _after_fork() -> None:
