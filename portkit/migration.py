@@ -115,9 +115,10 @@ def _split(values: Iterable[str]) -> list[str]:
 
 
 def _show(made: Plan) -> None:
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for change in made.changes:
         lines = diffs.diff(change.path, change.before, change.after)
-        _emit(diffs.coloured(lines) if sys.stdout.isatty() else lines)
+        _emit(diffs.coloured(lines) if colour else lines)
 
 
 def _emit(lines: Iterable[bytes]) -> None:

@@ -28,7 +28,11 @@ def spread(work: Callable[[Item], Result], items: Sequence[Item], jobs: int | No
     # fork is quick, and safe only while this process has a single thread
     fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     context = multiprocessing.get_context("fork" if fork else "spawn")
-    with ProcessPoolExecutor(min(count, len(items)), context) as pool:
+    try:
+        pool = ProcessPoolExecutor(min(count, len(items)), context)
+    except (OSError, NotImplementedError, ImportError):  # a machine without semaphores
+        return [work(item) for item in items]
+    with pool:
         return list(pool.map(work, items))
 
 
