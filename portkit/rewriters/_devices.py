@@ -77,10 +77,20 @@ def _text(node: ast.AST) -> str | None:
 
 def ordinal(node: ast.expr, ctx: Context, *, is_text: bool = False) -> str:
     """Source of an integer ordinal; text (from the environment, say) is converted."""
-    source = ast.unparse(node) if "\n" in ctx.source(node) else ctx.source(node)
+    source = _exact(node, ctx)
     if is_text or _is_text(node, ctx):
         return f"int({source})"
     return source
+
+
+def _exact(node: ast.expr, ctx: Context) -> str:
+    """The source of an expression in one line; before Python 3.12, places inside f-strings are not exact."""
+    source = ctx.source(node)
+    try:
+        same = "\n" not in source and ast.dump(ast.parse(source, mode="eval").body) == ast.dump(node)
+    except (SyntaxError, ValueError):
+        same = False
+    return source if same else ast.unparse(node)
 
 
 def _is_text(node: ast.expr, ctx: Context) -> bool:

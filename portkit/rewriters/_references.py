@@ -92,6 +92,8 @@ class ReferenceRule(Rule):
         """The finding that puts `target` in the place of `name`."""
         edits = [*self.replacement(node, ctx, name, target), *self.more(node, ctx, name)]
         text = next(e.text for e in edits if isinstance(e, Replace))
+        if _sites.is_called(node, ctx) is not None and not text.endswith(")"):
+            text = f"{text}()"
         return ctx.finding(
             self,
             node,

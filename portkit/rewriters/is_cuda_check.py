@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from portkit.finding import DropStatement, Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _references, _sites, _vendor
+from portkit.rewriters import _index, _references, _sites, _vendor
 from portkit.rule import Context, Rule
 
 
@@ -85,5 +85,11 @@ def _launches(statement: ast.stmt, ctx: Context) -> bool:
     function = next(functions, None)
     if function is None:
         return False
-    calls = (item for item in _sites.walk_body(function) if isinstance(item, ast.Call))
-    return any(isinstance(call.func, ast.Subscript) for call in calls)
+    index = _index.of(function, ctx)
+    for item in _sites.walk_body(function):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Subscript):
+            kernel = item.func.value
+            # a table of functions is called like this too, but it is assigned
+            if not isinstance(kernel, ast.Name) or kernel.id not in index.stored:
+                return True
+    return False
