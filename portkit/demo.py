@@ -103,20 +103,6 @@ def migrate(original: Path, migrated: Path, progress: Callable[[str], None]) -> 
     return counts
 
 
-def changes(original: Path, migrated: Path) -> list[tuple[str, str]]:
-    """Unified diffs of the files that differ, by path."""
-    found = []
-    for file in sorted(path for path in migrated.rglob("*") if path.is_file()):
-        name = file.relative_to(migrated).as_posix()
-        before = original / name
-        if name.startswith(".portkit/") or not before.is_file():
-            continue
-        lines = b"".join(diffs.diff(name, before.read_bytes(), file.read_bytes()))
-        if lines:
-            found.append((name, lines.decode("utf-8", "replace")))
-    return found
-
-
 def train(migrated: Path, steps: int, progress: Callable[[str], None]) -> TrainingReport:
     """Train the migrated copy on the CPU with torch's kernels and with portkit's; compare the curves."""
     arguments = (*ARGUMENTS, "--steps", str(steps), "--log_every", str(steps))
@@ -139,7 +125,7 @@ def run(folder: Path, steps: int) -> Demo:
     demo = Demo(folder, before, before)
     say(f"migrate: {demo.migrated}")
     demo.rewrites = migrate(original, demo.migrated, say)
-    demo.changes = changes(original, demo.migrated)
+    demo.changes = diffs.between(original, demo.migrated)
     demo.after = engine.scan([demo.migrated], Config(), jobs=1)
     say(f"  left for a person: {_left(demo.after)}")
     if cases.torch_installed():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -72,14 +71,3 @@ def test_the_repository_is_found_in_an_installed_package(tmp_path, monkeypatch):
         demo.source()
     (inside / "train.py").write_text("")
     assert demo.source() == inside
-
-
-def test_changes_hold_only_files_that_differ(tmp_path):
-    for kind, text in (("a", "x\n"), ("b", "y\n")):
-        (tmp_path / kind).mkdir()
-        (tmp_path / kind / "same.py").write_text("s\n")
-        (tmp_path / kind / "other.py").write_text(text)
-    Path(tmp_path / "b" / "new.py").write_text("n\n")
-    ((name, text),) = demo.changes(tmp_path / "a", tmp_path / "b")
-    assert name == "other.py"
-    assert "-x\n+y\n" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from portkit import cli, diffs
 from portkit.config import Config
 from portkit.engine import ScanResult
+from portkit.errors import UsageError
 from portkit.finding import Finding, Location, Phase, Support, Unparsed
 from portkit.reports import _view, html
 from portkit.reports._chart import chart
@@ -175,3 +178,34 @@ def test_chart_axes_enclose_the_data(curve):
 
 def test_code_marks_up_what_stands_between_backticks():
     assert code("use `a < b` now") == "use <code>a &lt; b</code> now"
+
+
+def test_changes_between_trees_are_files_of_both_that_differ(tmp_path):
+    for kind, text in (("a", "x\n"), ("b", "y\n")):
+        (tmp_path / kind / ".git").mkdir(parents=True)
+        for name, content in (("same.py", "s\n"), ("other.py", text), (".git/HEAD", text)):
+            (tmp_path / kind / name).write_text(content)
+    (tmp_path / "b" / "new.py").write_text("n\n")
+    ((name, text),) = diffs.between(tmp_path / "a", tmp_path / "b")
+    assert name == "other.py"
+    assert "-x\n+y\n" in text
+    with pytest.raises(UsageError, match="no such folder"):
+        diffs.between(tmp_path / "missing", tmp_path / "b")
+
+
+def test_report_puts_scan_changes_and_parity_on_one_page(tmp_path, capsys):
+    before, after, page = tmp_path / "before", tmp_path / "after", tmp_path / "page.html"
+    for folder, text in ((before, "torch.zeros(3).cuda()"), (after, "torch.zeros(3)")):
+        folder.mkdir()
+        (folder / "train.py").write_text(f"import torch\n\nx = {text}\n")
+    file = tmp_path / "parity.json"
+    found = {"schema_version": 1, "kind": "portkit-parity", **PARITY, "training": TRAINING}
+    file.write_text(json.dumps(found))
+    options = ["--original", str(before), "--parity", str(file), "--output", str(page)]
+    assert cli.run(["report", str(after), *options]) == 0
+    text = page.read_text()
+    parse(text)
+    for part in ('id="changes"', 'id="parity"', 'id="training"', "train.py"):
+        assert part in text
+    assert cli.run(["report", str(after), "--parity", str(page), "--output", str(page)]) == 2
+    assert "no parity report" in capsys.readouterr().err

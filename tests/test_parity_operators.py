@@ -92,6 +92,13 @@ def test_without_torch_only_tile_kernels_run(monkeypatch):
     assert by_place["tile", "float32"].status in (Status.PASS, Status.SKIPPED)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_without_torch_no_tile_kernel_fails_or_is_blind(monkeypatch, name):
+    monkeypatch.setattr(cases, "torch_installed", lambda: False)
+    rows = operator.run([name], dtypes=["float32", "float16"], implementations=["tile"])
+    assert not [row.reason for row in rows if row.status in (Status.FAIL, Status.BLIND)]
+
+
 def test_operators_that_a_repository_uses():
     used = cases.used(engine.scan([MINIGPT]))
     assert {"softmax", "matmul", "cross_entropy", "scaled_dot_product_attention", "linear"} <= set(used)

@@ -143,13 +143,13 @@ def _torch_sample(
 
 
 def _judge(
-    operator: Operator, dtype: str, ours: Outcome, truth: Outcome, original: Outcome | None, slack: float
+    operator: Operator, dtype: str, ours: Outcome, truth: Outcome, original: Outcome, slack: float
 ) -> Iterator[tuple[str, Verdict]]:
     bound = operator.tolerance[dtype]
     limits = Limits(bound.atol * slack, bound.rtol * slack)
     results = (ours.result, *ours.gradients)
     truths = (truth.result, *truth.gradients)
-    others = (original.result, *original.gradients) if original else (None,) * len(truths)
+    others = (original.result, *original.gradients)
     for index, (a, b, c) in enumerate(zip(results, truths, others, strict=True)):
         yield f"gradient {index - 1}" if index else "result", judge(a, b, dtype, limits, c)
 
@@ -183,7 +183,8 @@ def _numpy_samples(operator: Operator, dtype: str) -> Iterator[Compared]:
         with forced("tile"):
             result = operator.function(*call.args, **call.kwargs)
         truth = cases.oracle(operator, call, dtype)
-        for output, verdict in _judge(operator, dtype, Outcome(result, ()), truth, None, 1.0):
+        rounded = Outcome(truth.result.astype(dtype), ())  # there is no original: the best that there can be
+        for output, verdict in _judge(operator, dtype, Outcome(result, ()), truth, rounded, 1.0):
             yield Compared(sample.id, output, verdict)
 
 
