@@ -6,13 +6,13 @@ import typer
 
 
 def command(
-    path: str = typer.Argument(".", metavar="[PATH]", help="Repository to look at."),
+    path: str = typer.Argument(".", metavar="PATH", help="Repository to look at."),
     junit: str = typer.Option("", "--junit", metavar="FILE", help="Write the checks as JUnit XML, too."),
     config: str = typer.Option(
         "", "--config", metavar="FILE", help="Settings file instead of the nearest one."
     ),
 ) -> None:
-    """Check [tool.portkit.gate]: minimum coverage per phase, and parity reports without a failure.
+    """Check the gate in the settings: minimum coverage per phase, and parity reports without a failure.
 
     Exit codes: 0 every check passed, 1 one did not, 2 wrong call or configuration.
     """

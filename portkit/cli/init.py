@@ -6,11 +6,11 @@ import typer
 
 
 def command(
-    path: str = typer.Argument(".", metavar="[PATH]", help="Repository to set up."),
+    path: str = typer.Argument(".", metavar="PATH", help="Repository to set up."),
     ci: str = typer.Option("", "--ci", metavar="SYSTEM", help="Write a workflow, too: github."),
     force: bool = typer.Option(False, "--force", help="Replace a workflow that is there."),
 ) -> None:
-    """Write [tool.portkit] with a gate at today's coverage, and with --ci the workflow that runs it.
+    """Write settings with a gate at today's coverage, and with --ci the workflow that runs it.
 
     Settings that are there already are never changed.
     """

@@ -8,7 +8,7 @@ import typer
 def command(
     words: list[str] = typer.Argument(
         None,
-        metavar="[PATH] | -- ARGUMENTS...",
+        metavar="PATH | -- ARGUMENT",
         help="Repository whose operators are compared; with --training: arguments of the script.",
     ),
     training: str = typer.Option(

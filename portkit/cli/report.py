@@ -6,7 +6,7 @@ import typer
 
 
 def command(
-    path: str = typer.Argument(".", metavar="[PATH]", help="Repository to look at."),
+    path: str = typer.Argument(".", metavar="PATH", help="Repository to look at."),
     original: str = typer.Option("", "--original", metavar="DIR", help="Before the migration, for the diff."),
     parity: str = typer.Option("", "--parity", metavar="FILE", help="What `portkit parity` wrote as JSON."),
     output: str = typer.Option("portkit-report.html", "--output", "-o", metavar="FILE", help="The page."),
