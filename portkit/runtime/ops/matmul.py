@@ -10,6 +10,7 @@ import numpy as np
 from portkit.runtime.ops._arrays import (
     autocasts,
     broadcast,
+    contiguous,
     dtype_name,
     empty,
     is_foreign,
@@ -24,7 +25,7 @@ from portkit.runtime.ops._kernel import cdiv, constexpr, jit, tl
 from portkit.runtime.ops._operator import Array, Core, Operator, Reference, Sample, Tolerance
 from portkit.runtime.ops._rows import sum_into
 
-BLOCK = 64  # rows, columns and inner size of one step
+BLOCKS = (256, 128, 64)  # rows, columns and inner sizes of one step, best first
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -146,11 +147,24 @@ def product_kernel(
 
 def product_into(c: Array, a: Array, b: Array, bias: Array | None = None) -> None:
     """c = a @ b + bias for (batch, m, k) and (batch, k, n) of any strides, and a dense c."""
+    a, b = _by_rows(a), _by_rows(b)
     count, m, k = a.shape
     n = b.shape[2]
-    grid = (cdiv(m, BLOCK), cdiv(n, BLOCK), count)
-    blocks = {"ROWS": BLOCK, "COLUMNS": BLOCK, "INNER": BLOCK}
+    rows, columns, inner = (block_of(size) for size in (m, n, k))
+    grid = (cdiv(m, rows), cdiv(n, columns), count)
+    blocks = {"ROWS": rows, "COLUMNS": columns, "INNER": inner}
     product_kernel[grid](a, b, bias, c, m, n, k, *steps(a), *steps(b), **blocks)
+
+
+def _by_rows(x: Array) -> Array:
+    """The operand, copied if it is not dense along its rows: that costs less than reading it so."""
+    return x if steps(x)[2] == 1 else contiguous(x)
+
+
+def block_of(size: int) -> int:
+    """The largest block that pads the size by little more than the smallest does."""
+    least = cdiv(size, BLOCKS[-1]) * BLOCKS[-1]
+    return next(block for block in BLOCKS if cdiv(size, block) * block <= 1.15 * least)
 
 
 def allocate(a: Array, b: Array, bias: Array | None) -> tuple[Array, ...]:
