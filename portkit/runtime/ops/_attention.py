@@ -8,7 +8,7 @@ from portkit.runtime.ops._arrays import empty
 from portkit.runtime.ops._kernel import cdiv, constexpr, jit, next_power_of_2, tl
 from portkit.runtime.ops._operator import Array, Core
 
-QUERIES, KEYS = 32, 32  # rows and columns of a block of scores
+QUERIES, KEYS = 64, 64  # rows and columns of a block of scores
 
 
 @jit
@@ -29,26 +29,25 @@ def _keep(pointer: Any, values: Any, rows: Any, count: Any, size: Any, SIZE: con
 
 
 @jit
-def _scores(
-    q: Any,
-    k: Any,
+def _masked(
+    products: Any,
     mask_ptr: Any,
-    queries: Any,
-    keys: Any,
+    query: Any,
+    key: Any,
     query_count: Any,
     key_count: Any,
     scale: Any,
     offset: Any,
     CAUSAL: constexpr,
 ) -> Any:
-    """A block of q k^T * scale + mask; -inf where a query does not see a key."""
-    scores = tl.dot(q, tl.trans(k)) * scale
-    seen = (queries[:, None] < query_count) & (keys[None, :] < key_count)
+    """Products * scale + mask; -inf where a query does not see a key.  `query` and `key` number the axes."""
+    seen = (query < query_count) & (key < key_count)
+    scores = products * scale
     if mask_ptr is not None:
-        at = mask_ptr + queries[:, None].to(tl.int64) * key_count + keys[None, :]
+        at = mask_ptr + query.to(tl.int64) * key_count + key
         scores += tl.load(at, mask=seen, other=0.0).to(tl.float32)
     if CAUSAL:
-        seen = seen & (keys[None, :] <= queries[:, None] + offset)
+        seen = seen & (key <= query + offset)
     return tl.where(seen, scores, -float("inf"))
 
 
@@ -91,7 +90,9 @@ def forward_kernel(
     for start in tl.range(0, end, KEYS):
         keys = start + tl.arange(0, KEYS)
         k = _matrix(k_ptr, keys, key_count, size, SIZE)
-        s = _scores(q, k, mask_ptr, queries, keys, query_count, key_count, scale, offset, CAUSAL)
+        s = tl.dot(q, tl.trans(k))
+        q_at, k_at = queries[:, None], keys[None, :]
+        s = _masked(s, mask_ptr, q_at, k_at, query_count, key_count, scale, offset, CAUSAL)
         higher = tl.maximum(top, tl.max(s, 1))
         finite = tl.where(higher == -float("inf"), 0.0, higher)
         p = tl.exp(s - finite[:, None])
@@ -154,7 +155,9 @@ def query_kernel(
         keys = start + tl.arange(0, KEYS)
         k = _matrix(k_ptr, keys, key_count, size, SIZE)
         v = _matrix(v_ptr, keys, key_count, value_size, VALUE_SIZE)
-        s = _scores(q, k, mask_ptr, queries, keys, query_count, key_count, scale, offset, CAUSAL)
+        s = tl.dot(q, tl.trans(k))
+        q_at, k_at = queries[:, None], keys[None, :]
+        s = _masked(s, mask_ptr, q_at, k_at, query_count, key_count, scale, offset, CAUSAL)
         p = tl.exp(s - log_sum[:, None])
         ds = p * (tl.dot(g, tl.trans(v)) - inner[:, None])
         dq = tl.dot(ds, k, dq)
@@ -193,12 +196,15 @@ def key_kernel(
     v = _matrix(v_ptr + shared * key_count * value_size, keys, key_count, value_size, VALUE_SIZE)
     dk = tl.zeros((KEYS, SIZE), tl.float32)
     dv = tl.zeros((KEYS, VALUE_SIZE), tl.float32)
+    first = 0
+    if CAUSAL:  # queries before the first key of the block see none of it
+        first = tl.maximum(0, tl.program_id(0) * KEYS - offset) // QUERIES * QUERIES
     for group in tl.range(0, GROUPS):
         head = shared * GROUPS + group
         mask = mask_ptr
         if mask_ptr is not None:
             mask = mask_ptr + head * mask_step
-        for start in tl.range(0, query_count, QUERIES):
+        for start in tl.range(first, query_count, QUERIES):
             queries = start + tl.arange(0, QUERIES)
             q = _matrix(q_ptr + head * query_count * size, queries, query_count, size, SIZE)
             values = head * query_count * value_size
@@ -206,11 +212,13 @@ def key_kernel(
             y = _matrix(y_ptr + values, queries, query_count, value_size, VALUE_SIZE)
             at = log_sum_ptr + head * query_count + queries
             log_sum = tl.load(at, mask=queries < query_count, other=float("inf"))
-            s = _scores(q, k, mask, queries, keys, query_count, key_count, scale, offset, CAUSAL)
-            p = tl.exp(s - log_sum[:, None])
-            dv = tl.dot(tl.trans(p), g, dv)
-            ds = p * (tl.dot(g, tl.trans(v)) - tl.sum(g * y, 1)[:, None])
-            dk = tl.dot(tl.trans(ds), q, dk)
+            s = tl.dot(k, tl.trans(q))  # keys are the rows here: p and ds are used as they come
+            q_at, k_at = queries[None, :], keys[:, None]
+            s = _masked(s, mask, q_at, k_at, query_count, key_count, scale, offset, CAUSAL)
+            p = tl.exp(s - log_sum[None, :])
+            dv = tl.dot(p, g, dv)
+            ds = p * (tl.dot(v, tl.trans(g)) - tl.sum(g * y, 1)[None, :])
+            dk = tl.dot(ds, q, dk)
     _keep(dk_ptr + shared * key_count * size, dk * scale, keys, key_count, size, SIZE)
     _keep(dv_ptr + shared * key_count * value_size, dv, keys, key_count, value_size, VALUE_SIZE)
 
