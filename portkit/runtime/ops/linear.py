@@ -12,6 +12,7 @@ from portkit.runtime.ops._arrays import (
     dtype_name,
     is_foreign,
     is_tensor,
+    pays,
     require_float,
     shape_text,
     transposed,
@@ -94,6 +95,11 @@ def tile(core: Any, x: Array, weight: Array, bias: Array | None = None) -> Array
     return core(flat, columns, bias).reshape(*x.shape[:-1], *weight.shape[:-1])
 
 
+def faster(x: Array, weight: Array, bias: Array | None = None) -> bool:
+    """As matmul."""
+    return weight.ndim == 2 and x.ndim > 1 and weight.shape[0] >= 16 and pays(x, float16=(2**13, 2**13))
+
+
 def takes(x: Array, weight: Array, bias: Array | None = None) -> bool:
     """A bias of one number for each output, of one dtype with the rest."""
     return bias is None or (weight.ndim == 2 and tuple(bias.shape) == tuple(weight.shape[:1]))
@@ -129,5 +135,6 @@ OPERATOR = Operator(
     core=CORE,
     tile=tile,
     takes=takes,
+    faster=faster,
     autocast="lower",
 )

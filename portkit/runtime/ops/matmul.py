@@ -14,6 +14,7 @@ from portkit.runtime.ops._arrays import (
     dtype_name,
     empty,
     is_foreign,
+    pays,
     require_float,
     shape_text,
     steps,
@@ -205,6 +206,13 @@ def tile(core: Any, a: Array, b: Array) -> Array:
     return c.reshape((*batch, *kept))
 
 
+def faster(a: Array, b: Array) -> bool:
+    """Matrices of float16, which torch multiplies slowly on a CPU without instructions for it."""
+    if min(a.ndim, b.ndim) < 2 or min(a.shape[-2], b.shape[-1]) < 16:
+        return False
+    return pays(a, float16=(2**12, 2**12))
+
+
 def _stacked(x: Array, batch: tuple[int, ...]) -> Array:
     return broadcast(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
 
@@ -238,5 +246,6 @@ OPERATOR = Operator(
     composite=composite,
     core=CORE,
     tile=tile,
+    faster=faster,
     autocast="lower",
 )

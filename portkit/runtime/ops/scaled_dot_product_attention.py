@@ -15,6 +15,7 @@ from portkit.runtime.ops._arrays import (
     contiguous,
     dtype_name,
     move_axis,
+    pays,
     require_float,
     shape_text,
     wrong,
@@ -337,6 +338,22 @@ def takes(
     return same or enable_gqa
 
 
+def faster(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *rest: Any,
+) -> bool:
+    """float16, which torch computes slowly; causal scores, of which torch computes more than it needs."""
+    size = query.shape[-1]
+    if not is_causal or attn_mask is not None or size < 64 or size & (size - 1):
+        return pays(query, float16=(2**16, 2**16))
+    return pays(query, float32=(2**18, 2**19), bfloat16=(2**18, math.inf), float16=(2**16, 2**16))
+
+
 # --- implementations for torch ---------------------------------------------------------------------
 
 
@@ -435,5 +452,6 @@ OPERATOR = Operator(
     core=CORE,
     tile=tile,
     takes=takes,
+    faster=faster,
     autocast="lower",
 )

@@ -100,8 +100,8 @@ def tile(core: Any, x: Array) -> Array:
 
 
 def faster(x: Array) -> bool:
-    """Large float32 inputs."""
-    return pays(x, float32=(2**20, 2**20))
+    """Large inputs."""
+    return pays(x, float32=(2**20, 2**20), float16=(2**21, 2**21))
 
 
 # --- implementations for torch ---------------------------------------------------------------------
