@@ -53,6 +53,7 @@ class CudaOnlyOperatorLibrary(Rule):
         yield from self._used(node.func, node, ctx)
 
     def visit_FunctionDef(self, node: ast.FunctionDef, ctx: Context) -> Iterable[Finding]:
+        """A kernel is one dependency, whatever it calls of its library."""
         for decorator in node.decorator_list:
             if not isinstance(decorator, ast.Call):
                 yield from self._used(decorator, decorator, ctx)
@@ -60,7 +61,7 @@ class CudaOnlyOperatorLibrary(Rule):
     def _used(self, callee: ast.expr, node: ast.expr, ctx: Context) -> Iterator[Finding]:
         name = ctx.resolve(callee)
         library = _libraries.of_name(name) if name is not None else None
-        if name is None or library is None or _replaced(name):
+        if name is None or library is None or _replaced(name) or _in_kernel(node, library, ctx):
             return
         yield ctx.finding(
             self,
@@ -81,6 +82,19 @@ class CudaOnlyOperatorLibrary(Rule):
             remedy="The program goes on without it." if guarded else library.instead,
             qualified_name=name,
         )
+
+
+def _in_kernel(node: ast.AST, library: _libraries.Library, ctx: Context) -> bool:
+    """Whether a call stands in a function that the library compiles: its decorator is what is reported."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.FunctionDef) and child not in parent.decorator_list:
+            for decorator in parent.decorator_list:
+                name = ctx.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator)
+                if name is not None and _libraries.of_name(name) is library:
+                    return True
+        child = parent
+    return False
 
 
 def _all_replaced(node: ast.Import, library: _libraries.Library, ctx: Context) -> bool:
