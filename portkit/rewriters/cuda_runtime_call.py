@@ -13,6 +13,12 @@ from portkit.rule import Context
 _ROOT = "torch.cuda"
 _ELSEWHERE = ("torch.cuda.amp", "torch.cuda.tunable")  # module objects: their members are looked at
 _DIVISIONS = (ast.Mod, ast.FloorDiv, ast.Div)
+_PROPERTIES = "torch.cuda.get_device_properties"
+# property → function, what follows its call, what differs
+_WANTED = {
+    "name": ("pk.device_name", "", ""),
+    "total_memory": ("pk.mem_get_info", "[1]", "The driver may count a little less than the device has."),
+}
 _PATH = re.compile(r"(?:^|\.)torch\.cuda(?:\.\w+)*\Z")
 _PATCHERS = frozenset({"setattr", "delattr", "patch"})
 _DEVICE_KEYWORDS = frozenset({"device", "device_id"})
@@ -29,6 +35,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
     Instead: `torch.accelerator.is_available()` and `device_count()`; the others from `portkit.runtime`,
     which do nothing, or answer 0, where there is no accelerator. A number of devices that something is
     divided by becomes `max(1, ...)`; an ordinal that is used as a device becomes `pk.device(...)`.
+    Of `get_device_properties(i)`, the name and, after a review, the memory have a portable form.
     Safety: the same answers on CUDA; no error on a CPU-only build. On MPS, `is_available` is now true.
     Needs torch 2.6.
     """
@@ -69,6 +76,8 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 remedy="It guards something of NVIDIA's, so the question is right.",
                 qualified_name=name,
             )
+        elif name == _PROPERTIES and _property(node, ctx) is not None:
+            yield self._one_property(node, ctx)
         elif self.handles(name):
             yield from super().reference(node, ctx)
         elif self._is_unknown(node, ctx, name):
@@ -80,6 +89,26 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 remedy='Keep it under `if device.type == "cuda"`, with another way beside it.',
                 qualified_name=name,
             )
+
+    def _one_property(self, node: ast.expr, ctx: Context) -> Finding:
+        """`torch.cuda.get_device_properties(i).name`: the one property that is wanted."""
+        whole = _property(node, ctx)
+        assert whole is not None
+        assert isinstance(whole.value, ast.Call)
+        target, after, note = _WANTED[whole.attr]
+        text, imports = _references.spell(ctx, target)
+        arguments = ", ".join(ctx.source(item) for item in whole.value.args)
+        text = f"{text}({arguments}){after}"
+        return ctx.finding(
+            self,
+            whole,
+            f"{_PROPERTIES} asks CUDA only",
+            support=Support.REVIEW if note else Support.AUTO,
+            remedy=f"Use {text}.",
+            note=note,
+            edits=[Replace(ctx.span(whole), text), *imports],
+            qualified_name=_PROPERTIES,
+        )
 
     def _is_unknown(self, node: ast.expr, ctx: Context, name: str) -> bool:
         if isinstance(ctx.parent(node), ast.Attribute) or _references.is_alias(node, ctx):
@@ -119,6 +148,16 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 device, more = _references.spell(ctx, "pk.device")
                 return [Replace(ctx.span(call), f"{device}({text}())"), *imports, *more]
         return _references.replace_name(ctx, node, target)
+
+
+def _property(node: ast.expr, ctx: Context) -> ast.Attribute | None:
+    """The access to one property of a device, where portkit has a function for it."""
+    call = _sites.is_called(node, ctx)
+    whole = ctx.parent(call) if call is not None else None
+    if call is None or not isinstance(whole, ast.Attribute) or whole.attr not in _WANTED:
+        return None
+    plain = not call.keywords and not any(isinstance(item, ast.Starred) for item in call.args)
+    return whole if plain and not _sites.in_torchscript(node, ctx) else None
 
 
 def _is_for_nvidia(node: ast.expr, ctx: Context) -> bool:
