@@ -103,11 +103,13 @@ def operators(calls: Mapping[str, int]) -> Operators:
 
 @cache
 def kernels() -> dict[str, dict[str, Any]]:
-    """Qualified name in other libraries → the data of the portable operator or module that replaces it."""
+    """Qualified name → the data of the portable operator or module that has that name, or replaces it."""
     table: dict[str, dict[str, Any]] = {}
     for folder in ("ops", "nn"):
         for file in sorted((_RUNTIME / folder).glob("*.toml")):
             data = {**tomllib.loads(file.read_text(encoding="utf-8")), "operator": file.stem}
             for replaced in data.get("replaces", ()):
                 table.setdefault(replaced["name"], data)
+                ours = replaced.get("to", data["name"])
+                table.setdefault(f"portkit.runtime.{folder}.{ours}", data)
     return table

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from portkit import coverage
 from portkit.names import Names
 from portkit.scopes import Tree
 
 NODES: frozenset[type] = frozenset({ast.Call, ast.BinOp})
+_OURS = ("portkit.runtime.ops.", "portkit.runtime.nn.")  # what a migrated program calls instead
 _TABLE = Path(__file__).parent / "operators.txt"  # public tensor operators of torch, one a line
 
 
@@ -28,11 +30,13 @@ def _methods() -> frozenset[str]:
 
 
 def count(tree: Tree, names: Names) -> Iterator[str]:
-    """Each call of a tensor operator in a unit, by qualified name; a method counts as that of a Tensor.
+    """Each call of a tensor operator in a unit, by qualified name: those of torch, ours, and what ours replace.
+
+    A method counts as that of a Tensor.
 
     The type of a receiver is not known: names that built-in types have too (`split`, `sort`) are left out.
     """
-    table, methods = known(), _methods()
+    table, methods, replaced = known(), _methods(), coverage.kernels()
     for node in tree.wanted:
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, ast.MatMult):
@@ -42,7 +46,7 @@ def count(tree: Tree, names: Names) -> Iterator[str]:
             continue
         name = names.resolve(node.func)
         if name is not None:
-            if name in table:
+            if name in table or name in replaced or name.startswith(_OURS):
                 yield name
         elif isinstance(node.func, ast.Attribute) and node.func.attr in methods and not _own(node.func.value):
             yield f"torch.Tensor.{node.func.attr}"

@@ -307,6 +307,7 @@ def test_operators_are_counted_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
         "import torch, numpy as np\nimport torch.nn.functional as F\nfrom torch import nn\n"
         "l = nn.Linear(3, 4)\ny = F.softmax(x @ w, -1) + torch.softmax(x, 0)\nz = y.softmax(0).split(',')\n"
+        "import portkit.runtime as pk\npk.ops.softmax(x)\npk.device()\n"
         "np.sum(x)\ntorch.save(x, 'a')\ntorch.manual_seed(0)\nx.cuda()\nself.sum()\n"
     )
     assert scan(tmp_path).operators == {
@@ -315,6 +316,7 @@ def test_operators_are_counted_by_name(tmp_path: Path) -> None:
         "torch.matmul": 1,
         "torch.softmax": 1,
         "torch.Tensor.softmax": 1,
+        "portkit.runtime.ops.softmax": 1,
     }
 
 
