@@ -30,11 +30,10 @@ def _methods() -> frozenset[str]:
 
 
 def count(tree: Tree, names: Names) -> Iterator[str]:
-    """Each call of a tensor operator in a unit, by qualified name: those of torch, ours, and what ours replace.
+    """Each call of a tensor operator in a unit, by qualified name: torch's, ours, and what ours replace.
 
-    A method counts as that of a Tensor.
-
-    The type of a receiver is not known: names that built-in types have too (`split`, `sort`) are left out.
+    A method counts as that of a Tensor.  The type of a receiver is not known: names that built-in types have
+    too (`split`, `sort`) are left out.
     """
     table, methods, replaced = known(), _methods(), coverage.kernels()
     for node in tree.wanted:
