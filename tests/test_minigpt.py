@@ -117,3 +117,26 @@ def test_the_migrated_copy_trains_resumes_and_samples(migrated, tmp_path):
     done = python(migrated, "sample.py", "--checkpoint", checkpoint, "--count", "5")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("the old ")
+
+
+KERNELS = """
+import torch
+from minigpt.triton_ops import row_softmax, swiglu
+
+for dtype, bound in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
+    gate, up = (torch.randn(37, 41).to(dtype).requires_grad_() for _ in range(2))
+    grad = torch.randn(37, 41).to(dtype)
+    ours = torch.autograd.grad(swiglu(gate, up), (gate, up), grad)
+    wide = [t.detach().double().requires_grad_() for t in (gate, up)]
+    theirs = torch.autograd.grad(torch.nn.functional.silu(wide[0]) * wide[1], wide, grad.double())
+    for a, b in zip(ours, theirs):
+        torch.testing.assert_close(a.double(), b, rtol=bound, atol=bound)
+x = torch.randn(5, 27)
+torch.testing.assert_close(row_softmax(x, 0.7), torch.softmax(x / 0.7, dim=-1))
+"""
+
+
+def test_the_triton_kernels_compute_the_same_on_the_cpu(migrated):
+    pytest.importorskip("torch")
+    done = python(migrated, "-c", KERNELS)
+    assert done.returncode == 0, done.stderr

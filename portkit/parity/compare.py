@@ -60,8 +60,8 @@ class Metrics:
     max_abs: float
     max_rel: float  # over elements whose oracle is not zero
     rmse: float
-    cosine: float  # 1.0 where both are zero
-    ulp_max: float  # in units of the last place of the result's dtype, at the oracle's magnitude
+    cosine: float  # 1.0 where the oracle is zero throughout: it has no direction
+    ulp_max: float  # in units of the last place, at the oracle's magnitude but no smaller than atol
     ulp_mean: float
     ulp_share: float  # share of elements that are off by more than one ULP
     over: dict[str, float]  # threshold of relative error → share of elements above it
@@ -125,7 +125,7 @@ def measure(actual: Array, oracle: Array, dtype: str, bound: Bound) -> Metrics:
         return Metrics(0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, _shares(got), nonfinite, 0.0)
     error = np.abs(got - want)
     relative = _relative(error, want)
-    ulps = error / ulp(want, dtype)
+    ulps = error / ulp(np.maximum(np.abs(want), bound.atol), dtype)
     return Metrics(
         elements=int(got.size),
         max_abs=float(error.max()),
@@ -154,7 +154,7 @@ def _cosine(got: Array, want: Array) -> float:
     """Cosine of the angle between two vectors; they are scaled first, so that nothing overflows."""
     size_got, size_want = np.abs(got).max(), np.abs(want).max()
     if size_got == 0 or size_want == 0:
-        return 1.0 if size_got == size_want else 0.0
+        return 1.0 if size_want == 0 else 0.0
     got, want = got / size_got, want / size_want
     return float(np.dot(got, want) / np.sqrt(np.dot(got, got) * np.dot(want, want)))
 

@@ -215,7 +215,8 @@ def _reason(status: Status, compared: Sequence[Compared]) -> str:
     if status is Status.SKIPPED:
         return left_out[0].verdict.reason if left_out else "no samples"
     if status is Status.PASS:
-        return f"{len(left_out)} samples left out: {left_out[0].verdict.reason}" if left_out else ""
+        noun = "sample" if len(left_out) == 1 else "samples"
+        return f"{len(left_out)} {noun} left out: {left_out[0].verdict.reason}" if left_out else ""
     at_fault = [one for one in compared if one.verdict.status is status]
     first = at_fault[0]
     more = f" (and {len(at_fault) - 1} more)" if len(at_fault) > 1 else ""

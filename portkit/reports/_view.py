@@ -172,8 +172,27 @@ def parity_view(parity: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "summary": "Against a float64 oracle, forward and every gradient; the worst of all cases. "
         "A row passes if it is within the tolerance of its type, not much worse than the original "
         f"implementation, and if faults that were injected are noticed. {', '.join(parts)}.",
-        "rows": [{**row, "cells": _metric_cells(row.get("metrics"))} for row in parity["rows"]],
+        "rows": [_parity_row(row) for row in parity["rows"]],
+        "notes": _parity_notes(parity["rows"]),
     }
+
+
+def _parity_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    passed = row["status"] == "pass"
+    reason = "" if passed else row["reason"]
+    mark = "*" if passed and row["reason"] else ""
+    return {**row, "reason": reason, "mark": mark, "cells": _metric_cells(row.get("metrics"))}
+
+
+def _parity_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was left out of rows that passed, once for each reason."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "pass" and row["reason"]:
+            names = found[f"{row['implementation']}: {row['reason']}"]
+            if row["operator"] not in names:
+                names.append(row["operator"])
+    return [f"{reason} ({', '.join(names)})" for reason, names in found.items()]
 
 
 def _metric_cells(metrics: Mapping[str, Any] | None) -> list[str]:
@@ -182,7 +201,7 @@ def _metric_cells(metrics: Mapping[str, Any] | None) -> list[str]:
     names = ("max_abs", "max_rel", "rmse", "ulp_max", "ulp_mean")
     cosine, excess = float(metrics["cosine"]), float(metrics["excess"])
     cells = [f"{float(metrics[name]):.2e}" if name[0] != "u" else _short(metrics[name]) for name in names]
-    return [*cells, f"{cosine:.9f}".rstrip("0").rstrip("."), f"{100 * excess:.1f} %"]
+    return [*cells, f"{cosine:.6f}", f"{100 * excess:.1f} %"]
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import portkit
 from portkit import coverage
 from portkit.engine import ScanResult
-from portkit.finding import Phase
+from portkit.finding import Phase, Support
 from portkit.reports import _view
 from portkit.templating import environment
 
@@ -83,10 +83,12 @@ def render(
 
 def _summary(result: ScanResult) -> str:
     found = [f for f in result.findings if coverage.is_dependency(f)]
-    files = len({f.location.path for f in found})
+    fine = sum(f.support is Support.PORTABLE for f in found)
+    files = len({f.location.path for f in found if f.support is not Support.PORTABLE})
     unread = f"; {len(result.unparsed)} could not be read" if result.unparsed else ""
     return (
-        f"{len(found)} CUDA dependencies in {files} of {result.files} files ({result.lines:,} lines){unread}."
+        f"{len(found) - fine} CUDA dependencies to resolve in {files} of {result.files} files "
+        f"({result.lines:,} lines{unread}); {fine} places are portable already."
     )
 
 
