@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import portkit.runtime.ops as ops
-from portkit.runtime.ops._dispatch import tile_available
+from portkit.runtime.ops._dispatch import chosen, tile_available
 
 torch = pytest.importorskip("torch")
 
@@ -168,6 +168,31 @@ def test_checkpointing_recomputes(name):
     plain = torch.autograd.grad(ALL[name].function(*args, **kwargs).sum(), inputs)
     again = checkpoint(lambda *a: ALL[name].function(*a, **kwargs), *args, use_reentrant=False)
     torch.testing.assert_close(torch.autograd.grad(again.sum(), inputs), plain)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("force", ["", "tile"])
+def test_a_trace_holds_the_operator_and_not_its_value(force, monkeypatch):
+    monkeypatch.setenv("PORTKIT_FORCE", force)
+    x = torch.randn(600, 512)
+    traced = torch.jit.trace(lambda v: ops.gelu(v, "tanh"), (x,), check_trace=False)
+    torch.testing.assert_close(traced(x * 2), torch.nn.functional.gelu(x * 2, approximate="tanh"))
+
+
+def test_large_tensors_without_data_go_to_torch(monkeypatch):
+    monkeypatch.delenv("PORTKIT_FORCE")
+    x = torch.empty(4096, 4096, device="meta")
+    assert ops.softmax(x, -1).is_meta
+    assert ops.silu(x).is_meta
+
+
+def test_default_takes_kernels_for_large_inputs_only(monkeypatch):
+    monkeypatch.delenv("PORTKIT_FORCE")
+    rms = ALL["rms_norm"]
+    assert chosen(rms, (torch.randn(1024, 1024), (1024,), None, 1e-6), {}) == "tile"
+    assert chosen(rms, (torch.randn(4, 64), (64,), None, 1e-6), {}) == "vendor"
+    assert chosen(rms, (torch.randn(1024, 1024).double(), (1024,), None, 1e-6), {}) == "vendor"
 
 
 def test_functorch_transforms_work_without_force(monkeypatch):

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from portkit.runtime.ops import operators
+from portkit.runtime.ops._arrays import is_compiling
 from portkit.runtime.ops._operator import Core, Operator
 
 NAMESPACE = "portkit"
@@ -111,7 +112,7 @@ def _run(operator: Operator, *tensors: Any, **attrs: Any) -> torch.Tensor:
     if operator.autocast and torch.is_autocast_enabled("cpu"):
         tensors = tuple(_autocast(x, operator.autocast) for x in tensors)
     values = (*tensors, *[attrs[name] for name in bridge.attrs])
-    if torch.compiler.is_compiling() or any(type(x) not in _PLAIN for x in tensors):
+    if is_compiling() or any(type(x) not in _PLAIN for x in tensors):
         outputs = getattr(torch.ops.portkit, operator.name)(*values)
         only: torch.Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
         return only

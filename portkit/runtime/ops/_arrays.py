@@ -21,9 +21,9 @@ def is_tensor(x: object) -> bool:
 
 
 def is_compiling() -> bool:
-    """Whether torch.compile is tracing, so that values are not known."""
+    """Whether torch.compile or torch.jit.trace records the calls, rather than their values."""
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.compiler.is_compiling())
+    return torch is not None and bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
 def is_foreign(x: object) -> bool:

@@ -47,7 +47,7 @@ def chosen(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if force:
         return force
     if operator.core is None or is_compiling() or not operator.faster(*args, **kwargs):
-        return "vendor"  # a compiler sees through torch's own calls, and fuses them with others
+        return "vendor"  # a compiler knows torch's own calls, and fuses them with others
     return "tile" if tile_runs(operator, args, kwargs) and _is_plain(args[0]) else "vendor"
 
 
@@ -67,7 +67,7 @@ def tile_runs(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any])
     if operator.core is None or not tile_available():
         return False
     for x in args:
-        if is_tensor(x) and (x.device.type not in ("cpu", "meta") or x.is_sparse):
+        if is_tensor(x) and (x.device.type != "cpu" or x.is_sparse):
             return False
     # No tile kernel computes in float64; sizes of zero leave nothing to launch.
     sized = [x for x in args if isinstance(x, np.ndarray) or is_tensor(x)]

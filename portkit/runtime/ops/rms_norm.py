@@ -195,7 +195,7 @@ def tile(
 
 def faster(x: Array, *args: Any) -> bool:
     """From mid sizes on: torch's gradient is a chain of calls."""
-    return pays(x, float32=(2**17, 2**17), bfloat16=(2**17, 2**17), float16=(2**17, 2**17))
+    return pays(x, float32=(2**17, 2**16), bfloat16=(2**17, 2**16), float16=(2**17, 2**16))
 
 
 # --- implementations for torch ---------------------------------------------------------------------

@@ -154,8 +154,8 @@ def tile(core: Any, x: Array, dim: int, dtype: Any = None) -> Array:
 
 
 def takes(x: Array, dim: int, dtype: Any = None) -> bool:
-    """Not in float64."""
-    return dtype is None or dtype_text(dtype) in ("float16", "bfloat16", "float32")
+    """Not scalars, and not in float64."""
+    return x.ndim > 0 and (dtype is None or dtype_text(dtype) in ("float16", "bfloat16", "float32"))
 
 
 def faster(x: Array, dim: int, dtype: Any = None) -> bool:
@@ -178,6 +178,8 @@ def composite(x: Array, dim: int, dtype: Any = None) -> Array:
     import torch
 
     result = x.dtype if dtype is None else dtype
+    if x.numel() == 0:
+        return x.to(result) * 1
     wide = x.to(dtype=torch.promote_types(result, torch.float32))
     e = torch.exp(wide - wide.detach().amax(dim, keepdim=True))
     return (e / e.sum(dim, keepdim=True)).to(result)
