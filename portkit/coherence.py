@@ -23,7 +23,7 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     `opening` are the ids of the rules whose rewrite lets other devices through a test.
     """
     tests = [item for item in found if item.rule in opening and item.support is Support.AUTO and item.edits]
-    stuck = [item for item in found if item.support in _HOLDS and item.rule not in opening]
+    stuck = [item for item in found if item.support in _HOLDS and not _is_test(item, opening)]
     if not tests or not stuck:
         return found
     held: dict[int, Finding] = {}
@@ -34,6 +34,12 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
                 spans = [ctx.span(part) for part in _sources(node.test, tree)]
                 held.update({id(item): reason for item in tests if _edits_in(item, spans)})
     return [_reviewed(item, held[id(item)]) if id(item) in held else item for item in found]
+
+
+def _is_test(item: Finding, opening: Collection[str]) -> bool:
+    """Whether a finding is a test for CUDA itself, and no use of CUDA."""
+    uses = item.qualified_name is not None and not item.qualified_name.endswith(".is_available")
+    return item.rule in opening and not uses
 
 
 def _branch(node: ast.If | ast.IfExp) -> Sequence[ast.AST]:

@@ -12,6 +12,7 @@ from portkit.applying.patch import Patch, carry_out, closing, opening, replace
 from portkit.applying.quiet import quietly
 from portkit.applying.statements import bodies, drop_from, full_start
 from portkit.applying.tree import Lines
+from portkit.errors import ApplyError
 from portkit.finding import DropImport, NeedImport
 
 _FUTURE = "__future__"
@@ -150,6 +151,8 @@ def _insertion(body: Sequence[ast.stmt], use: int, need: NeedImport, lines: Line
     while at < len(body) and lines.number(full_start(lines, body[at])) == lines.number(end):
         end = lines.span(body[at]).end  # joined by a semicolon
         at += 1
+        if at > use:
+            return _before_row(body, at - 1, need, lines, head)
     position = lines.end(end)
     in_block = isinstance(last, ast.Import | ast.ImportFrom) and not _is_future(last)
     lead = "" if in_block else newline
@@ -157,6 +160,15 @@ def _insertion(body: Sequence[ast.stmt], use: int, need: NeedImport, lines: Line
     if not lines.text[:position].endswith(("\n", "\r")):  # the file has no newline at its end
         return opening(position, f"{newline}{lead}{statement(need)}", 0)
     return opening(position, f"{lead}{statement(need)}{newline}{tail}", 0)
+
+
+def _before_row(body: Sequence[ast.stmt], at: int, need: NeedImport, lines: Lines, head: int) -> Patch:
+    """Add an import before the row of statements, joined by semicolons, that ends with its first use."""
+    while at > 0 and lines.number(full_start(lines, body[at])) == lines.number(lines.span(body[at - 1]).end):
+        at -= 1
+    if at < head:
+        raise ApplyError("an import can't stand before its first use")
+    return opening(lines.start(full_start(lines, body[at])), f"{statement(need)}{lines.newline()}", 0)
 
 
 def _end_of_group(body: Sequence[ast.stmt], head: int, lines: Lines) -> int:

@@ -76,6 +76,10 @@ def goal(node: ast.expr, ctx: Context) -> Goal:
                 or substring(parent, ctx) is not None
             ):
                 return Goal.ELSEWHERE
+        elif isinstance(parent, ast.NamedExpr) and _devices.is_device_name(
+            _devices.identifier(parent.target)
+        ):
+            return Goal.TEXT
         elif not isinstance(parent, (ast.BoolOp, ast.NamedExpr)):
             return _place(node, child, parent, ctx)
         child = parent
@@ -93,7 +97,7 @@ def _place(node: ast.expr, child: ast.AST, parent: ast.AST, ctx: Context) -> Goa
     if isinstance(parent, ast.Dict):
         return _entry(node, child, parent, ctx)
     if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
-        return _element(node, parent, ctx)
+        return _element(node, child, parent, ctx)
     if isinstance(parent, (ast.BinOp, ast.Subscript)):
         return Goal.UNKNOWN if isinstance(parent, ast.BinOp) else Goal.ELSEWHERE
     return Goal.ELSEWHERE
@@ -208,8 +212,17 @@ def _entry(node: ast.expr, child: ast.AST, holder: ast.Dict, ctx: Context) -> Go
     return _named(holders(child, holder, ctx), node, ctx)
 
 
-def _element(node: ast.expr, holder: ast.expr, ctx: Context) -> Goal:
+def _element(node: ast.expr, child: ast.AST, holder: ast.Tuple | ast.List | ast.Set, ctx: Context) -> Goal:
     outer = ctx.parent(holder)
+    if isinstance(outer, ast.Assign) and not isinstance(holder, ast.Set):
+        position = next(i for i, item in enumerate(holder.elts) if item is child)
+        names = [
+            _devices.identifier(target.elts[position])
+            for target in outer.targets
+            if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == len(holder.elts)
+        ]
+        if names:
+            return _named(names, node, ctx)
     others = [item.func for item in getattr(holder, "elts", ()) if isinstance(item, ast.Call)]
     if any(ctx.resolve(item) == "portkit.runtime.device_type" for item in others):
         return Goal.ELSEWHERE  # the list already has the accelerator of the machine

@@ -98,7 +98,10 @@ class CudaDeviceTypeComparison(Rule):
         elif isinstance(right, (ast.Tuple, ast.List, ast.Set)) and any(
             _devices.spelling(item, ctx) is not None for item in right.elts
         ):
-            yield self._manual(node, ctx, "Add the other devices that may pass; the ones listed stay.")
+            if _is_type(left, ctx) or _is_device(_inside_str(left)) or ctx.is_device_sink(left):
+                yield self._manual(node, ctx, "Add the other devices that may pass; the ones listed stay.")
+            else:
+                yield self._unknown(node, ctx)
 
     def _loose(self, node: ast.expr, value: ast.expr, negated: bool, ctx: Context) -> Iterator[Finding]:
         """A comparison of something that is perhaps a device: an object, or a text."""
