@@ -98,7 +98,11 @@ def operator_page(data: Path) -> str:
     facts = tomllib.loads(data.read_text())
     summary, entries = _docstrings(data.with_suffix(".py"))
     parts = [NOTICE, f"# {facts['name']}\n", summary + "\n"]
+    public = {facts["name"], *(entry.get("to", facts["name"]) for entry in facts.get("replaces", []))}
+    public |= {"reference", "reference_backward"}
     for signature, text in entries:
+        if signature.partition("(")[0] not in public:
+            continue  # allocate, forward, takes ...: parts that the operator's table holds together
         parts += [f"## `{signature}`\n", f"```text\n{text}\n```\n"]
     replaced = [_replaced(entry, facts["name"]) for entry in facts.get("replaces", [])]
     if replaced:

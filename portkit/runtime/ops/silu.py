@@ -101,7 +101,7 @@ def tile(core: Any, x: Array) -> Array:
 
 def faster(x: Array) -> bool:
     """Large inputs."""
-    return pays(x, float32=(2**20, 2**20), float16=(2**21, 2**21))
+    return pays(x, float32=(2**21, 2**22), float16=(2**21, 2**22))
 
 
 # --- implementations for torch ---------------------------------------------------------------------
