@@ -77,6 +77,8 @@ def run(path: Path, config: Config) -> list[Check]:
 
     Raises UsageError or ConfigError, as `demands` does.
     """
+    if not path.exists():
+        raise UsageError("There is no such file or folder.", place=str(path), remedy="Check the path.")
     wanted = demands(config, path if path.is_dir() else path.parent)
     result = engine.scan([path], config)
     checks = [_coverage(result, phase, minimum) for phase, minimum in wanted.coverage.items()]

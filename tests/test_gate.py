@@ -99,6 +99,11 @@ def test_no_gate_is_a_usage_error(tmp_path):
         gate.run(tmp_path, config.Config())
 
 
+def test_a_missing_path_is_a_usage_error(tmp_path, capsys):
+    assert cli.run(["gate", str(tmp_path / "missing")]) == 2
+    assert "no such file or folder" in capsys.readouterr().err
+
+
 def test_command_prints_each_check_and_writes_junit(tmp_path, capsys):
     repository(tmp_path, 'coverage = { full-model = 100, module = 50 }\nparity = ["parity.json"]')
     parity_file(tmp_path, "pass")

@@ -186,7 +186,7 @@ def test_an_original_that_needs_cuda_is_skipped_with_its_reason(tmp_path):
 
 
 def test_no_script_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="no training script"):
+    with pytest.raises(UsageError, match="no training script missing"):
         training.run(training.Script(tmp_path, "missing.py"), seed=0, steps=1, timeout=5)
 
 

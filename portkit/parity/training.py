@@ -100,7 +100,7 @@ def run(script: Script, *, seed: int, steps: int, timeout: float, fault: bool = 
     """
     if not (script.root / script.script).is_file():
         raise UsageError(
-            f"there is no training script {script.script}",
+            f"There is no training script {script.script}.",
             place=str(script.root),
             remedy="Give its path relative to the repository.",
         )
