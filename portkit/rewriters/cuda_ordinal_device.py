@@ -44,6 +44,8 @@ class CudaOrdinalDevice(Rule):
                 yield self._wrapped(node.value, ctx, "An ordinal is kept as a device")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        if "torch" not in ctx.text:
+            return  # other libraries have a method `to` as well
         for value in (leaf for argument in _device_arguments(node, ctx) for leaf in _branches(argument)):
             if _is_ordinal(value, ctx):
                 yield self._wrapped(value, ctx, "A plain integer is used as a device")
