@@ -16,7 +16,7 @@ _MODULES = {
     "nvidia_smi": "Use pk.mem_get_info(), pk.device_count() and pk.device_name().",
     "GPUtil": "Use pk.mem_get_info() and pk.device_count().",
     "gpustat": "Use pk.mem_get_info() and pk.device_count().",
-    "nvtx": "Mark regions with torch.profiler.record_function.",
+    "nvtx": "Mark regions with pk.ranges.range(name).",
 }
 _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 
@@ -27,10 +27,11 @@ class NvidiaTool(ReferenceRule):
     What: `nvidia-smi` in commands, `pynvml`, `GPUtil`, `nvtx`, `torch.cuda.nvtx`, `torch.cuda.profiler`,
     `ProfilerActivity.CUDA`, tables of the profiler sorted by `cuda_time_total`.
     Why: they are missing elsewhere; a missing command raises FileNotFoundError.
-    Instead: `pk.mem_get_info()`, `pk.device_count()`, `pk.device_name()`;
-    `torch.profiler.record_function`; `torch.profiler.supported_activities()`.
-    Safety: `torch.cuda.nvtx.range` becomes `torch.profiler.record_function` after a review: the region
-    then shows in another tool. Imports whose failure is handled count as portable.
+    Instead: ranges of `torch.cuda.nvtx` become `pk.ranges`, which are NVTX on CUDA and regions of torch's
+    profiler elsewhere. For the rest: `pk.mem_get_info()`, `pk.device_count()`, `pk.device_name()`;
+    `torch.profiler.supported_activities()`.
+    Safety: the same ranges on CUDA. Imports whose failure is handled, and commands that are looked for before
+    they are run, count as portable.
     """
 
     id = "PK314"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from portkit.runtime import amp
+from portkit.runtime import amp, ranges
 from portkit.runtime.devices import (
     current_device,
     device,
@@ -80,6 +80,7 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "next_power_of_2",
+    "ranges",
     "record_stream",
     "reset_peak_memory_stats",
     "set_device",
