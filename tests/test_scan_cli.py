@@ -187,3 +187,11 @@ def test_every_format_renders_an_empty_scan(tmp_path: Path, capsys: pytest.Captu
         code, out, err = said(capsys, "scan", str(tmp_path), "--format", name)
         assert (code, err) == (0, ""), name
         assert out.strip()
+
+
+def test_goes_on_past_a_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.py").write_text("import torch\nx = torch.zeros(3).cuda()\n")
+    assert run(["scan", str(tmp_path / "gone"), str(tmp_path / "x.py"), "--format", "json"]) == 2
+    shown = capsys.readouterr()
+    assert "gone: There is no such file or folder." in shown.err
+    assert json.loads(shown.out)["scope"]["files"] == 1

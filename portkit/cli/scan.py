@@ -26,9 +26,11 @@ def command(
 ) -> None:
     """Find what ties code to CUDA, by migration phase, and say what to do next.
 
-    Nothing of the scanned code is imported or run. Exit codes: 0 scanned, 2 wrong call, 4 --strict and a file
+    Nothing of the scanned code is imported or run. Exit codes: 0 scanned, 2 wrong call or
+    a path that is not there (the others are scanned all the same), 4 --strict and a file
     that could not be parsed.
     """
+    import os
     import shutil
     import sys
     from pathlib import Path
@@ -41,6 +43,11 @@ def command(
     if format not in reports.formats():
         known = ", ".join(reports.formats())
         raise UsageError(f"There is no report format {format}.", remedy=f"Formats: {known}.")
+    missing = [path for path in paths if path != "-" and not os.path.lexists(path)]
+    if len(missing) < len(paths):  # else the engine says so, and stops
+        paths = [path for path in paths if path not in missing]
+        for path in missing:
+            typer.echo(f"portkit: {path}: There is no such file or folder. Check the path.", err=True)
     first = next((Path(path) for path in paths if path != "-"), Path())
     chosen = settings.load_file(Path(config)) if config else settings.load(first)
     chosen = chosen.with_choice(_split(select), _split(ignore))
@@ -53,6 +60,8 @@ def command(
         write_atomically(Path(output), text.encode())
     else:
         typer.echo(text, nl=False)
+    if missing:
+        raise typer.Exit(2)
     if strict and result.unparsed:
         raise typer.Exit(4)
 
