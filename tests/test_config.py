@@ -63,7 +63,7 @@ def test_the_nearest_file_counts_and_portkit_toml_comes_first(tmp_path: Path) ->
         ("[tool.portkit]\nexlude = []", "Did you mean exclude?"),
         ("[tool.portkit]\nzzz = 1", "Known keys"),
         ("[tool.portkit]\nselect = 'PK101'", "must be a list"),
-        ("[tool.portkit]\nselect = ['PK00l']", "Did you mean PK001?"),
+        ("[tool.portkit]\nselect = ['PK30I']", "Did you mean PK3"),
         ("[tool.portkit]\nignore = ['']", "names no rule"),
         ("[tool.portkit]\noperators = 'some'", "must be one of"),
         ("[tool.portkit.gate]\ncoverag = 1", "Did you mean gate.coverage?"),
