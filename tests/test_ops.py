@@ -264,3 +264,21 @@ def test_scalars_are_rows_of_one(implementation, monkeypatch):
     assert ops.softmax(torch.tensor(3.0), 0) == 1.0
     assert ops.softmax(np.asarray(3.0, np.float32), -1) == 1.0
     assert ops.silu(torch.tensor(1.0)).item() == pytest.approx(0.7310586)
+
+
+@pytest.mark.parametrize("implementation", ["", *IMPLEMENTATIONS])
+def test_packed_attention_is_attention_of_its_parts(implementation, monkeypatch):
+    monkeypatch.setenv("PORTKIT_FORCE", implementation)
+    qkv = torch.randn(2, 6, 3, 4, 8)
+    query, key, value = (x.transpose(1, 2) for x in qkv.unbind(2))
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    got = ops.attention_qkvpacked(qkv, is_causal=True)
+    assert got.is_contiguous()
+    torch.testing.assert_close(got, expected.transpose(1, 2))
+    torch.testing.assert_close(torch.from_numpy(ops.attention_qkvpacked(qkv.numpy(), is_causal=True)), got)
+    # Two key heads for four query heads, and the last queries of a longer sequence: the bottom right corner.
+    seen = torch.ones(3, 6, dtype=torch.bool).tril(3)
+    grouped = (query[:, :, :3], key[:, ::2], value[:, ::2])
+    expected = torch.nn.functional.scaled_dot_product_attention(*grouped, attn_mask=seen, enable_gqa=True)
+    got = ops.attention_kvpacked(qkv[:, :3, 0], qkv[:, :, 1:, ::2], is_causal=True)
+    torch.testing.assert_close(got, expected.transpose(1, 2))

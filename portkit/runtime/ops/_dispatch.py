@@ -48,7 +48,7 @@ def chosen(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return force
     if operator.core is None or is_compiling() or not operator.faster(*args, **kwargs):
         return "vendor"  # a compiler knows torch's own calls, and fuses them with others
-    return "tile" if tile_runs(operator, args, kwargs) and _is_plain(args[0]) else "vendor"
+    return "tile" if tile_runs(operator, args, kwargs) and _is_plain(args) else "vendor"
 
 
 def forced() -> str:
@@ -84,12 +84,14 @@ def tile_available() -> bool:
     return _HAS_LLVM
 
 
-def _is_plain(x: Any) -> bool:
-    """Whether a tensor is an ordinary one: no subclass, no functorch transform around the call."""
+def _is_plain(args: tuple[Any, ...]) -> bool:
+    """Whether the tensors are ordinary ones: no subclass, no functorch transform around the call."""
     import torch
 
-    ordinary = type(x) is torch.Tensor or type(x) is torch.nn.Parameter
-    return ordinary and torch._C._functorch.peek_interpreter_stack() is None
+    ordinary = (torch.Tensor, torch.nn.Parameter)
+    if any(isinstance(x, torch.Tensor) and type(x) not in ordinary for x in args):
+        return False
+    return torch._C._functorch.peek_interpreter_stack() is None
 
 
 def _call_numpy(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
