@@ -49,14 +49,16 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A package `triton` with the names that the kernels of this file use."""
     language = types.ModuleType("triton.language")
     package = types.ModuleType("triton")
-    for module in (package, language):
+    runtime = types.ModuleType("triton.runtime")
+    runtime.driver = types.SimpleNamespace(active=types.SimpleNamespace(get_current_target=lambda: "a GPU"))
+    for module in (package, language, runtime):
         module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
         monkeypatch.setitem(sys.modules, module.__name__, module)
     language.constexpr = type(
         "constexpr", (), {"__init__": lambda self, value: setattr(self, "value", value)}
     )
     language.where, language.float32 = object(), object()
-    package.language, package.jit = language, FakeKernel
+    package.language, package.runtime, package.jit = language, runtime, FakeKernel
     monkeypatch.setattr(native, "_made", {})
     return package
 
@@ -87,5 +89,16 @@ def test_globals_are_those_of_triton(fake: types.ModuleType) -> None:
 
 def test_without_triton_the_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(KernelError, match="tensor on meta"):
+        double[(1,)](torch.ones(8, device="meta"), 8, BLOCK=8)
+
+
+def test_without_a_device_of_triton_the_device_is_refused(
+    fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_active() -> None:
+        raise RuntimeError("0 active drivers")
+
+    monkeypatch.setattr(fake.runtime.driver.active, "get_current_target", none_active)
     with pytest.raises(KernelError, match="tensor on meta"):
         double[(1,)](torch.ones(8, device="meta"), 8, BLOCK=8)

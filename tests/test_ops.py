@@ -186,7 +186,7 @@ def test_signature_is_that_of_torch(folder, data, entry):
 
 def test_names_resolve_to_functions_whatever_was_imported_first():
     importlib.import_module("portkit.runtime.ops.softmax")
-    assert ops.softmax is ALL["softmax"].function
+    assert ops.softmax.__wrapped__ is ALL["softmax"].function
     assert ops.attention_qkvpacked.__name__ == "attention_qkvpacked"
     with pytest.raises(AttributeError, match="no operator"):
         ops.no_such_operator
@@ -282,3 +282,18 @@ def test_packed_attention_is_attention_of_its_parts(implementation, monkeypatch)
     expected = torch.nn.functional.scaled_dot_product_attention(*grouped, attn_mask=seen, enable_gqa=True)
     got = ops.attention_kvpacked(qkv[:, :3, 0], qkv[:, :, 1:, ::2], is_causal=True)
     torch.testing.assert_close(got, expected.transpose(1, 2))
+
+
+def test_small_tensors_go_straight_to_torch(monkeypatch):
+    monkeypatch.delenv("PORTKIT_FORCE", raising=False)
+    x = torch.randn(4, 5)
+    assert torch.equal(ops.softmax(x, -1), torch.softmax(x, -1))
+    with pytest.raises(UsageError, match="argument `dim`"):
+        ops.softmax(x, 7)
+    assert ops.matmul(x.to("meta"), torch.ones(5, 3, device="meta")).shape == (4, 3)
+
+
+def test_leading_axes_have_to_broadcast():
+    assert ops.matmul(np.ones((2, 1, 3, 4), "f"), np.ones((5, 4, 3), "f")).shape == (2, 5, 3, 3)
+    with pytest.raises(UsageError, match="leading axes that broadcast"):
+        ops.matmul(np.ones((2, 3, 4), "f"), np.ones((5, 4, 3), "f"))

@@ -44,10 +44,19 @@ def _public(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no operator {name!r}")
 
 
+@functools.cache
+def _gated(function: Any) -> Any:
+    """The public function of an operator with a short way for small tensors; any other function itself."""
+    from portkit.runtime.ops._gate import gated
+
+    operator = getattr(sys.modules.get(function.__module__), "OPERATOR", None)
+    return gated(operator) if operator is not None and operator.function is function else function
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = _public(name)
+    value = _gated(_public(name))
     globals()[name] = value
     return value
 
@@ -57,7 +66,7 @@ class _Package(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, ModuleType) and not name.startswith("_"):
-            value = getattr(value, name, value)
+            value = _gated(getattr(value, name)) if hasattr(value, name) else value
         super().__setattr__(name, value)
 
 

@@ -35,9 +35,16 @@ def is_foreign(x: object) -> bool:
     return x.layout != torch.strided or x.is_nested or dtype_name(x) not in FLOATS
 
 
+_NAMES: dict[Any, str] = {}  # by dtype; made once each, as torch spells them slowly
+
+
 def dtype_name(x: Array) -> str:
     """The name of the dtype, the same for both libraries: "float32", "bool", "int64"."""
-    return str(x.dtype).removeprefix("torch.")
+    dtype = x.dtype
+    name = _NAMES.get(dtype)
+    if name is None:
+        name = _NAMES[dtype] = str(dtype).removeprefix("torch.")
+    return name
 
 
 def dtype_text(dtype: Any) -> str:
@@ -78,6 +85,13 @@ def broadcast(x: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x.expand(shape)
 
 
+def common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that two shapes broadcast to; in plain Python, which torch.compile sees through."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple(y if x == 1 else x for x, y in pairs)
+
+
 def additive_mask(mask: Array) -> Array:
     """0 where a boolean mask is true, -inf where it is not; float32."""
     if isinstance(mask, np.ndarray):
@@ -114,9 +128,11 @@ def cast(x: Array, dtype: str) -> Array:
 
 def autocasts(x: Array) -> bool:
     """Whether torch.autocast is on for the device of `x`, so that torch casts operands to one dtype."""
-    return not isinstance(x, np.ndarray) and bool(
-        sys.modules["torch"].is_autocast_enabled(x.device.type),
-    )
+    if isinstance(x, np.ndarray):
+        return False
+    torch = sys.modules["torch"]
+    kind = x.device.type
+    return bool(torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind))
 
 
 # --- checks of arguments ---------------------------------------------------------------------------

@@ -68,6 +68,7 @@ class Operator:
     tile: Callable[..., Array] | None = None  # (core as a function of its tensors and attributes, arguments…)
     takes: Callable[..., bool] = lambda *args, **kwargs: True  # whether `tile` computes this call
     faster: Callable[..., bool] = lambda *args, **kwargs: False  # whether `tile` beats torch's own on a CPU
+    small: float = 0  # torch tensors of fewer elements go straight to torch's own kernel
     autocast: str = ""  # under torch.autocast on a CPU: "lower" casts to its dtype, "float32" to float32
 
 

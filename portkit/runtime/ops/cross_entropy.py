@@ -392,6 +392,7 @@ OPERATOR = Operator(
     core=Core(allocate, forward, backward, ("loss", "top", "log_sum"), {"x": "x"}),
     tile=tile,
     faster=faster,
+    small=2**20,
     takes=takes,
     autocast="float32",
 )

@@ -159,4 +159,5 @@ OPERATOR = Operator(
     core=Core(allocate, forward, backward, ("y",), {"x": "x"}),
     tile=tile,
     faster=faster,
+    small=2**16,
 )

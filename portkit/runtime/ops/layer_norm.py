@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -286,5 +287,6 @@ OPERATOR = Operator(
     ),
     tile=tile,
     faster=faster,
+    small=math.inf,
     takes=takes,
 )

@@ -136,5 +136,6 @@ OPERATOR = Operator(
     tile=tile,
     takes=takes,
     faster=faster,
+    small=2**12,
     autocast="lower",
 )

@@ -10,6 +10,7 @@ import numpy as np
 from portkit.runtime.ops._arrays import (
     autocasts,
     broadcast,
+    common_shape,
     contiguous,
     dtype_name,
     empty,
@@ -48,6 +49,8 @@ def matmul(a: Array, b: Array) -> Array:
     rows = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != rows:
         raise wrong("matmul", "b", f"of {a.shape[-1]} rows, as a has columns", shape_text(b))
+    if any(x != y and 1 not in (x, y) for x, y in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
+        raise wrong("matmul", "b", f"of leading axes that broadcast with {shape_text(a)}", shape_text(b))
     if not autocasts(a) and not (a.dtype == b.dtype):
         raise wrong("matmul", "b", f"of the dtype of a, {dtype_name(a)}", dtype_name(b))
     return call(OPERATOR, a, b)
@@ -195,7 +198,7 @@ def tile(core: Any, a: Array, b: Array) -> Array:
     """The kernel over a batch of matrices: vectors become matrices, and leading axes broadcast."""
     rows = a[None, :] if a.ndim == 1 else a
     columns = b[:, None] if b.ndim == 1 else b
-    batch = np.broadcast_shapes(tuple(rows.shape[:-2]), tuple(columns.shape[:-2]))
+    batch = common_shape(tuple(rows.shape[:-2]), tuple(columns.shape[:-2]))
     sizes = (rows.shape[-2], columns.shape[-1])
     if not batch or columns.ndim == 2:  # one product: leading axes of a are more rows
         flat = rows.reshape(1, -1, rows.shape[-1])
@@ -247,5 +250,6 @@ OPERATOR = Operator(
     core=CORE,
     tile=tile,
     faster=faster,
+    small=2**12,
     autocast="lower",
 )

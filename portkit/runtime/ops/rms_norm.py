@@ -240,4 +240,5 @@ OPERATOR = Operator(
     core=Core(allocate, forward, backward, ("y", "rstd"), {"x": "x", "weight": "weight"}),
     tile=tile,
     faster=faster,
+    small=2**16,
 )

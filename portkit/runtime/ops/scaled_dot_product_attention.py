@@ -453,5 +453,6 @@ OPERATOR = Operator(
     tile=tile,
     takes=takes,
     faster=faster,
+    small=2**16,
     autocast="lower",
 )

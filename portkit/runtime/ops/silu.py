@@ -134,4 +134,5 @@ OPERATOR = Operator(
     core=Core(allocate, forward, backward, ("y",), {"x": "x"}),
     tile=tile,
     faster=faster,
+    small=2**21,
 )

@@ -160,7 +160,7 @@ def takes(x: Array, dim: int, dtype: Any = None) -> bool:
 
 def faster(x: Array, dim: int, dtype: Any = None) -> bool:
     """Rows that fit the near caches."""
-    return x.ndim > 0 and x.shape[dim] <= WIDEST and pays(x, float32=(2**18, 2**21), float16=(2**19, 2**20))
+    return x.ndim > 0 and x.shape[dim] <= WIDEST and pays(x, float32=(2**20, 2**21), float16=(2**20, 2**20))
 
 
 # --- implementations for torch ---------------------------------------------------------------------
@@ -197,5 +197,6 @@ OPERATOR = Operator(
     core=Core(allocate, forward, backward, ("y",), {"x": "y"}),
     tile=tile,
     faster=faster,
+    small=2**20,
     takes=takes,
 )

@@ -26,12 +26,24 @@ _made: dict[int, Any] = {}  # id of a kernel → Triton's kernel; kernels live a
 
 
 def launch(kernel: JitFunction, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Launch a kernel through Triton; False without Triton, and under the interpreter."""
+    """Launch a kernel through Triton; False without Triton or a device of its own, and when interpreting."""
     from portkit.runtime.tile.jit import interpreting
 
-    if interpreting() or importlib.util.find_spec("triton") is None:
+    if interpreting() or not _has_driver():
         return False
     theirs(kernel)[grid](*args, **kwargs)
+    return True
+
+
+def _has_driver() -> bool:
+    """Whether Triton is installed and drives a device here (its wheel is there on many machines without)."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    driver = importlib.import_module("triton.runtime").driver
+    try:
+        driver.active.get_current_target()
+    except RuntimeError:  # no active driver, or several
+        return False
     return True
 
 
