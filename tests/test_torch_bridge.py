@@ -98,13 +98,17 @@ def test_second_order_gradients_through_the_composite(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CORES)
-def test_second_order_gradients_of_kernels_are_refused(name):
-    args, kwargs, differentiable = first_sample(name)
-    result = ALL[name].function(*args, **kwargs)
-    x = args[differentiable[0]]
-    (first,) = torch.autograd.grad(result.sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
-        torch.autograd.grad(first.sum(), x)
+def test_second_order_gradients_of_kernels_are_those_of_the_composite(name, monkeypatch):
+    def second(implementation):
+        monkeypatch.setenv("PORTKIT_FORCE", implementation)
+        args, kwargs, differentiable = first_sample(name)
+        inputs = [args[i] for i in differentiable]
+        result = ALL[name].function(*args, **kwargs)
+        first = torch.autograd.grad((result**2).sum(), inputs, create_graph=True)
+        return first, torch.autograd.grad(sum((g**2).sum() for g in first), inputs)
+
+    for ours, theirs in zip(second("tile"), second("composite"), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("name", CORES)
@@ -202,3 +206,15 @@ def test_functorch_transforms_work_without_force(monkeypatch):
     torch.testing.assert_close(torch.vmap(lambda row: ops.softmax(row, -1))(x), expected)
     gradient = torch.func.grad(lambda v: ops.gelu(v).sum())(x)
     assert gradient.shape == x.shape
+
+
+@pytest.mark.parametrize("transform", ["vmap", "grad", "jvp"])
+def test_transforms_of_torch_func_see_through_the_call(transform):
+    x = torch.randn(4, 5)
+    calls = {
+        "vmap": lambda f: torch.func.vmap(f)(x),
+        "grad": lambda f: torch.func.grad(lambda x: (f(x) ** 2).sum())(x),
+        "jvp": lambda f: torch.func.jvp(f, (x,), (x,))[1],
+    }
+    ours = calls[transform](lambda x: ops.softmax(x, -1))
+    torch.testing.assert_close(ours, calls[transform](lambda x: torch.softmax(x, -1)))

@@ -72,6 +72,12 @@ class Bridge:
         self.core.backward(grads, *sources, **attrs)
         return [g for g in grads if g is not None]
 
+    def again(self, grad: torch.Tensor, *rest: Any) -> list[Any]:
+        """What `backward` gives, in torch calls that can be differentiated again."""
+        attrs = dict(zip(self.attrs, rest[len(self.keep_at) : -1], strict=True))
+        found = self.core.again(grad, *rest[: len(self.keep_at)], **attrs)
+        return [g for g, need in zip(found, rest[-1], strict=True) if need]
+
     def allocate_gradients(self, grad: torch.Tensor, *rest: Any) -> list[torch.Tensor]:
         """The gradients, not filled."""
         return [g for g in self._gradients(grad, rest)[1] if g is not None]
@@ -143,9 +149,11 @@ class _Eager(torch.autograd.Function):
         return outputs[0]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(context: Any, grad: torch.Tensor) -> Any:
-        return (None, *context.bridge.gradients(context, grad, context.bridge.backward))
+        bridge = context.bridge
+        # Gradients are recorded in a backward pass only for the sake of gradients of gradients.
+        how = bridge.again if torch.is_grad_enabled() else bridge.backward
+        return (None, *bridge.gradients(context, grad, how))
 
 
 # --- registration ----------------------------------------------------------------------------------

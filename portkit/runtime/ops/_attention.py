@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from portkit.runtime.ops._again import differentiate
 from portkit.runtime.ops._arrays import empty
 from portkit.runtime.ops._kernel import cdiv, constexpr, jit, next_power_of_2, tl
 from portkit.runtime.ops._operator import Array, Core
@@ -292,4 +293,33 @@ def backward(
     key_kernel[(cdiv(k.shape[1], KEYS), k.shape[0])](*arrays, dk, dv, *numbers, **blocks)
 
 
-CORE = Core(allocate, forward, backward, ("y", "log_sum"), {"q": "q", "k": "k", "v": "v"})
+def again(
+    grad: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    y: Array,
+    log_sum: Array,
+    *,
+    causal: bool,
+    offset: int,
+    scale: float,
+) -> tuple[Array | None, ...]:
+    """The same gradients by torch, in float32 and from whole scores."""
+    import torch
+
+    def forward(q: Array, k: Array, v: Array) -> Array:
+        scores = (q.float() @ k.float().transpose(-1, -2)) * scale
+        scores = scores if mask is None else scores + mask
+        if causal:
+            seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(offset)
+            scores = scores.masked_fill(~seen, -torch.inf)
+        shown = (scores > -torch.inf).any(-1, keepdim=True)  # a row without any key gives 0
+        p = torch.softmax(scores.masked_fill(~shown, 0.0), -1) * shown
+        return (p @ v.float()).to(q.dtype)
+
+    return differentiate(forward, (q, k, v), grad)
+
+
+CORE = Core(allocate, forward, backward, ("y", "log_sum"), {"q": "q", "k": "k", "v": "v"}, again)

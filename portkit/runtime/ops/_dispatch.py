@@ -91,7 +91,14 @@ def _is_plain(args: tuple[Any, ...]) -> bool:
     ordinary = (torch.Tensor, torch.nn.Parameter)
     if any(isinstance(x, torch.Tensor) and type(x) not in ordinary for x in args):
         return False
-    return torch._C._functorch.peek_interpreter_stack() is None
+    return not _is_transformed()
+
+
+def _is_transformed() -> bool:
+    """Whether a transform of torch.func (vmap, grad, jvp) is around the call: kernels would not see it."""
+    import torch
+
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _call_numpy(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:

@@ -39,6 +39,8 @@ class Core:
     `backward(grads, grad, *saved, **attrs)` fills those of `grads` that are not None.  Its parameter names
     say what is kept for it: names of inputs or of `outputs`.  `like` maps each differentiable input to the
     parameter of `backward` that has its shape and dtype.
+    `again(grad, *saved, **attrs)` gives what `backward` fills, in torch calls that can be differentiated once
+    more: for gradients of gradients (`create_graph=True`).
     """
 
     allocate: Callable[..., tuple[Array, ...]]
@@ -46,6 +48,7 @@ class Core:
     backward: Callable[..., None]
     outputs: tuple[str, ...]
     like: Mapping[str, str]
+    again: Callable[..., tuple[Array | None, ...]]
     strided: bool = False  # the kernels take any strides; otherwise inputs are made contiguous first
 
 

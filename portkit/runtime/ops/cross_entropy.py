@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from portkit.runtime.ops._again import differentiate
 from portkit.runtime.ops._arrays import (
     FLOATS,
     autocasts,
@@ -273,6 +274,21 @@ def backward(
     backward_kernel[(rows,)](*arrays, n, ignore_index, smoothing, BLOCK=block_for(n))
 
 
+def again(
+    grad: Array, x: Array, target: Array, top: Array, log_sum: Array, *, ignore_index: int, smoothing: float
+) -> tuple[Array | None, ...]:
+    """The same gradient by torch."""
+    import torch
+
+    def forward(x: Array) -> Array:
+        rows = x.reshape(-1, x.shape[-1]).float()
+        options: dict[str, Any] = {"ignore_index": ignore_index, "label_smoothing": smoothing}
+        loss = torch.nn.functional.cross_entropy(rows, target.reshape(-1), reduction="none", **options)
+        return loss.reshape(target.shape)
+
+    return differentiate(forward, (x,), grad)
+
+
 def tile(
     core: Any,
     x: Array,
@@ -389,7 +405,7 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
-    core=Core(allocate, forward, backward, ("loss", "top", "log_sum"), {"x": "x"}),
+    core=Core(allocate, forward, backward, ("loss", "top", "log_sum"), {"x": "x"}, again),
     tile=tile,
     faster=faster,
     small=2**20,

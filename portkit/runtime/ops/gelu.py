@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from portkit.runtime.ops._again import differentiate
 from portkit.runtime.ops._arrays import empty, pays, require_float, wrong
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._kernel import cdiv, constexpr, jit, tl
@@ -115,6 +116,14 @@ def backward(grads: tuple[Array, ...], grad: Array, x: Array, *, tanh: bool) -> 
     backward_kernel[(cdiv(n, BLOCK),)](grad, x, grads[0], n, TANH=tanh, BLOCK=BLOCK)
 
 
+def again(grad: Array, x: Array, *, tanh: bool) -> tuple[Array | None, ...]:
+    """The same gradient by torch."""
+    import torch
+
+    form = "tanh" if tanh else "none"
+    return differentiate(lambda x: torch.nn.functional.gelu(x, approximate=form), (x,), grad)
+
+
 def tile(core: Any, x: Array, approximate: str = "none") -> Array:
     """The kernels."""
     return core(x, tanh=approximate == "tanh")
@@ -156,7 +165,7 @@ OPERATOR = Operator(
     tolerance={**HALF, "float32": Tolerance(2e-6, 4e-6), "float64": Tolerance(1e-12, 1e-12)},
     vendor=vendor,
     composite=composite,
-    core=Core(allocate, forward, backward, ("y",), {"x": "x"}),
+    core=Core(allocate, forward, backward, ("y",), {"x": "x"}, again),
     tile=tile,
     faster=faster,
     small=2**16,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from portkit.runtime.ops._again import differentiate
 from portkit.runtime.ops._arrays import empty, pays, require_float, wrong
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._kernel import cdiv, constexpr, jit, next_power_of_2, tl
@@ -210,6 +211,19 @@ def backward(
         sum_into(target, partial)
 
 
+def again(
+    grad: Array, x: Array, weight: Array | None, mean: Array, rstd: Array, *, axes: int, eps: float
+) -> tuple[Array | None, ...]:
+    """The same gradients by torch; the bias gets the sum."""
+    import torch
+
+    def forward(x: Array, weight: Array | None) -> Array:
+        return torch.nn.functional.layer_norm(x, x.shape[x.ndim - axes :], weight, None, eps)
+
+    leading = tuple(range(x.ndim - axes))
+    return (*differentiate(forward, (x, weight), grad), grad.sum(leading) if leading else grad)
+
+
 def tile(
     core: Any,
     x: Array,
@@ -284,6 +298,7 @@ OPERATOR = Operator(
         backward,
         ("y", "mean", "rstd"),
         {"x": "x", "weight": "weight", "bias": "weight"},
+        again,
     ),
     tile=tile,
     faster=faster,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from portkit.runtime.ops._again import differentiate
 from portkit.runtime.ops._arrays import dtype_name, empty, pays, require_float, wrong
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._kernel import cdiv, constexpr, jit, next_power_of_2, tl
@@ -186,6 +187,18 @@ def backward(
     sum_into(grads[1], dweight)
 
 
+def again(
+    grad: Array, x: Array, weight: Array | None, rstd: Array, *, axes: int, eps: float
+) -> tuple[Array | None, ...]:
+    """The same gradients by torch."""
+    import torch
+
+    def forward(x: Array, weight: Array | None) -> Array:
+        return torch.nn.functional.rms_norm(x, x.shape[x.ndim - axes :], weight, eps)
+
+    return differentiate(forward, (x, weight), grad)
+
+
 def tile(
     core: Any, x: Array, normalized_shape: Any, weight: Array | None = None, eps: float | None = None
 ) -> Array:
@@ -237,7 +250,7 @@ OPERATOR = Operator(
     },
     vendor=vendor,
     composite=composite,
-    core=Core(allocate, forward, backward, ("y", "rstd"), {"x": "x", "weight": "weight"}),
+    core=Core(allocate, forward, backward, ("y", "rstd"), {"x": "x", "weight": "weight"}, again),
     tile=tile,
     faster=faster,
     small=2**16,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from portkit.runtime.ops._again import differentiate
 from portkit.runtime.ops._arrays import empty, pays, require_float
 from portkit.runtime.ops._dispatch import call
 from portkit.runtime.ops._kernel import cdiv, constexpr, jit, tl
@@ -94,6 +95,13 @@ def backward(grads: tuple[Array, ...], grad: Array, x: Array) -> None:
     backward_kernel[(cdiv(n, BLOCK),)](grad, x, grads[0], n, BLOCK=BLOCK)
 
 
+def again(grad: Array, x: Array) -> tuple[Array | None, ...]:
+    """The same gradient by torch."""
+    import torch
+
+    return differentiate(torch.nn.functional.silu, (x,), grad)
+
+
 def tile(core: Any, x: Array) -> Array:
     """The kernels."""
     return core(x)
@@ -131,7 +139,7 @@ OPERATOR = Operator(
     tolerance={**HALF, **SINGLE},
     vendor=vendor,
     composite=composite,
-    core=Core(allocate, forward, backward, ("y",), {"x": "x"}),
+    core=Core(allocate, forward, backward, ("y",), {"x": "x"}, again),
     tile=tile,
     faster=faster,
     small=2**21,

@@ -147,6 +147,11 @@ def backward(grads: tuple[Array, ...], grad: Array, y: Array) -> None:
     backward_kernel[(rows,)](grad, y, grads[0], n, BLOCK=block_for(n))
 
 
+def again(grad: Array, y: Array) -> tuple[Array | None, ...]:
+    """dx = y (g - sum g y)."""
+    return (y * (grad - (grad * y).sum(-1, keepdim=True)),)
+
+
 def tile(core: Any, x: Array, dim: int, dtype: Any = None) -> Array:
     """The kernels, with the axis moved to the end and the input cast."""
     x = x if dtype is None else cast(x, dtype_text(dtype))
@@ -194,7 +199,7 @@ OPERATOR = Operator(
     tolerance={**HALF, **SINGLE},
     vendor=vendor,
     composite=composite,
-    core=Core(allocate, forward, backward, ("y",), {"x": "y"}),
+    core=Core(allocate, forward, backward, ("y",), {"x": "y"}, again),
     tile=tile,
     faster=faster,
     small=2**20,
