@@ -66,9 +66,11 @@ def tile_runs(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any])
     """Whether tile kernels compute this call here: CPU data of at most 32-bit floats, and a compiler."""
     if operator.core is None or not tile_available():
         return False
-    for x in args:
-        if is_tensor(x) and (x.device.type != "cpu" or x.is_sparse):
-            return False
+    tensors = [x for x in args if is_tensor(x)]
+    if any(x.device.type != "cpu" or x.is_sparse or x.is_nested for x in tensors):
+        return False
+    if tensors and _is_transformed():
+        return False
     # No tile kernel computes in float64; sizes of zero leave nothing to launch.
     sized = [x for x in args if isinstance(x, np.ndarray) or is_tensor(x)]
     if any(dtype_name(x) == "float64" or 0 in x.shape for x in sized):
