@@ -208,6 +208,7 @@ def test_functorch_transforms_work_without_force(monkeypatch):
     assert gradient.shape == x.shape
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch scripts its forward derivatives
 @pytest.mark.parametrize("transform", ["vmap", "grad", "jvp"])
 def test_transforms_of_torch_func_see_through_the_call(transform):
     x = torch.randn(4, 5)
