@@ -8,6 +8,8 @@ from portkit.runtime.tile import ir
 from portkit.runtime.tile.lower.emit import V
 
 ALIGN = 64
+PAGE = 4096
+SKEW = 1344
 DUMMY_BYTES = 64  # the start of scratch: masked-off scalar accesses go there
 
 
@@ -67,8 +69,13 @@ class Arena:
         self.peak = DUMMY_BYTES
 
     def take(self, count: int) -> int:
-        """An aligned offset with room for `count` bytes and one whole vector more."""
+        """An aligned offset with room for `count` bytes and one whole vector more.
+
+        Big tiles are set apart, so that equal indices of two of them don't share the low 12 address bits: a
+        load would wait for a store to the other.
+        """
         offset = self.top
-        self.top += -(-(count + ALIGN) // ALIGN) * ALIGN
+        skew = SKEW if count >= PAGE // 2 else 0
+        self.top += -(-(count + ALIGN + skew) // ALIGN) * ALIGN
         self.peak = max(self.peak, self.top)
         return offset
