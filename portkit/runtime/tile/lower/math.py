@@ -31,6 +31,7 @@ TANH_F64_P = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768
 TANH_F64_Q = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
 SIN_F32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 COS_F32 = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+LOG2_E, LOG2_E_LOW = 1.44269502162933349609375, 1.925963033500617e-8  # f32 pieces
 TURN = (42722829, 194220293, 78114973, 99908941, 58131309, 145057359, 17711367)  # 1 / 2π, 28 bits each
 
 
@@ -217,14 +218,12 @@ class Math:
         if x.type.elt == "double":
             part = self._log_f64(self.code.const(0.0, x.type), m)
             return self._log_special(x, self.fma(part, 1.4426950408889634, exponent))
-        part = self._log_mantissa(m)
-        # log2(e) in two pieces: the product would lose half an ulp where the exponent is 0
-        return self._log_special(
-            x,
-            self.add(
-                self.fma(part, 1.44269502162933349609375, self.mul(part, 1.925963033500617e-8)), exponent
-            ),
-        )
+        # f·log2(e) and the exponent are added in two pieces: they cancel where x is between √½ and 1
+        f, tail = self._log_parts(m)
+        high = self.fma(f, LOG2_E, exponent)
+        rest = self.fma(f, LOG2_E, self.code.bin("fsub", exponent, high))
+        rest = self.fma(tail, LOG2_E, self.fma(f, LOG2_E_LOW, rest))
+        return self._log_special(x, self.code.bin("fadd", high, rest))
 
     def _split(self, x: V) -> tuple[V, V]:
         """Exponent and mantissa in [2/3, 4/3) (f32) or [√½, √2) (f64) of a positive number."""
@@ -248,6 +247,11 @@ class Math:
         return code.bin("fadd", number, offset), m
 
     def _log_mantissa(self, m: V) -> V:
+        f, tail = self._log_parts(m)
+        return self.code.bin("fadd", tail, f)
+
+    def _log_parts(self, m: V) -> tuple[V, V]:
+        """m - 1, and what log m has beyond it."""
         f = self.add(m, -1.0)
         s = self.mul(f, f)
         r = self.fma(self.code.const(LOG_ODD[0], f.type), s, LOG_ODD[1])
@@ -258,7 +262,7 @@ class Math:
         r = self.fma(q, f, r)
         r = self.fma(r, f, 0.333331972)
         r = self.fma(r, f, -0.5)
-        return self.fma(r, s, f)
+        return f, self.mul(r, s)
 
     def _log_f64(self, exponent: V, m: V) -> V:
         f = self.add(m, -1.0)
