@@ -104,11 +104,11 @@ def from_python(value: Any, type: ir.Type) -> Array:
 
 def _idiv(a: Array, b: Array) -> Array:
     safe = np.where(b == 0, np.ones_like(b), b)
-    return (a - np.fmod(a, safe)) // safe
+    return np.where(b == 0, np.zeros_like(a), (a - np.fmod(a, safe)) // safe)
 
 
 def _irem(a: Array, b: Array) -> Array:
-    return np.fmod(a, np.where(b == 0, np.ones_like(b), b))
+    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, np.ones_like(b), b)))
 
 
 def _shift(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:

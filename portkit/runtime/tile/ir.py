@@ -15,7 +15,7 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | reshape, trans | tile → tile | perm (trans) |
 | add sub mul min max | a, a → a (numbers; min/max give the other when one is NaN; i1 adds as xor) | |
 | div | float, float → float | |
-| idiv irem | int, int → int, rounding towards zero as in C | |
+| idiv irem | int, int → int, rounding towards zero as in C; by 0 the quotient is 0, the rest the left one | |
 | and or xor shl shr | int, int → int (shr is arithmetic on signed, logical on unsigned types) | |
 | cmp | a, a → i1 | pred: eq ne lt le gt ge (ordered; ne is unordered, as in Python) |
 | select | i1, a, a → a | |

@@ -76,7 +76,7 @@ class Elementwise:
         return code.select(code.compare(f"icmp {sign}{order}", a, b), a, b)
 
     def divide(self, op: ir.Op, source: ir.Element, args: list[V]) -> V:
-        """Integer quotient or remainder; 0 for a zero divisor, no trap, and no overflow of MIN / -1."""
+        """Integer quotient or remainder; by 0 it is 0 with everything left, and MIN / -1 wraps: no traps."""
         a, b = args
         assert isinstance(source, ir.DType)
         if source.is_bool:
@@ -85,10 +85,7 @@ class Elementwise:
         if op.opcode == "idiv":
             return quotient
         code = self.code
-        rest = code.bin("sub", a, code.bin("mul", quotient, b))
-        if b.const not in (None, 0):
-            return rest
-        return code.select(code.compare("icmp eq", b, code.const(0, b.type)), code.const(0, a.type), rest)
+        return code.bin("sub", a, code.bin("mul", quotient, b))
 
     def _quotient(self, source: ir.DType, a: V, b: V) -> V:
         code = self.code

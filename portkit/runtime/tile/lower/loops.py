@@ -101,7 +101,7 @@ class Nest:
         self.code.loop(self.code.i64(0), self.code.i64(self.shape[dims[0]]), 1, [], body)
 
     def _inner(self, fixed: dict[int, Index]) -> None:
-        if self.axis is not None and self.axis != self.vector and self.shape[self.axis] > 1:
+        if self.axis is not None and self.vector is not None and self.axis != self.vector:
             self._down(fixed)
         else:
             self._along(fixed)
