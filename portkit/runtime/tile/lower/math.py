@@ -31,6 +31,11 @@ TANH_F64_P = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768
 TANH_F64_Q = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
 SIN_F32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 COS_F32 = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+SIN_F64 = (1.58969099521155010221e-10, -2.50507602534068634195e-8, 2.75573137070700676789e-6,
+           -1.98412698298579493134e-4, 8.33333333332248946124e-3, -1.66666666666666324348e-1)  # fmt: skip
+COS_F64 = (-1.13596475577881948265e-11, 2.08757232129817482790e-9, -2.75573143513906633035e-7,
+           2.48015872894767294178e-5, -1.38888888888741095749e-3, 4.16666666666666019037e-2)  # fmt: skip
+HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)  # π/2 in three f64 pieces
 LOG2_E, LOG2_E_LOW = 1.44269502162933349609375, 1.925963033500617e-8  # f32 pieces
 TURN = (42722829, 194220293, 78114973, 99908941, 58131309, 145057359, 17711367)  # 1 / 2π, 28 bits each
 
@@ -319,12 +324,12 @@ class Math:
 
     def _circular(self, x: V, quarter: int) -> V:
         code = self.code
-        if x.type.elt == "double":
-            raise KernelError("sin and cos of f64 have no lowering yet", remedy="Compute them in f32.")
-        quadrant, r = self._reduce(x)
+        wide = x.type.elt == "double"
+        quadrant, r = self._reduce_f64(x) if wide else self._reduce(x)
         s = self.mul(r, r)
-        sine = self.fma(self.mul(self.horner(s, SIN_F32), s), r, r)
-        cosine = self.fma(self.mul(self.horner(s, COS_F32), s), s, self.fma(s, -0.5, 1.0))
+        sine = self.fma(self.mul(self.horner(s, SIN_F64 if wide else SIN_F32), s), r, r)
+        cosine = self.horner(s, COS_F64 if wide else COS_F32)
+        cosine = self.fma(self.mul(cosine, s), s, self.fma(s, -0.5, 1.0))
         quadrant = code.bin("add", quadrant, code.const(quarter, quadrant.type))
         odd = code.cast("trunc", quadrant, "i1")
         value = code.select(odd, cosine, sine)
@@ -334,6 +339,17 @@ class Math:
         if quarter:
             return result
         return code.select(code.compare("fcmp oeq", *self.lift(x, x, 0.0)), x, result)
+
+    def _reduce_f64(self, x: V) -> tuple[V, V]:
+        """Quadrant (i64) and remainder within ±π/4 by Cody and Waite: full precision for |x| up to 2^20.
+
+        Beyond that the remainder has fewer and fewer right bits, and none from 2^53 on.
+        """
+        whole = self.round(self.mul(x, 2.0 / math.pi))
+        r = x
+        for part in HALF_PI:
+            r = self.fma(whole, -part, r)
+        return self.integer(whole), r
 
     def _reduce(self, x: V) -> tuple[V, V]:
         """Quadrant (i64) and remainder within ±π/4 (f32) of any f32, from 196 bits of 1/2π.
