@@ -366,3 +366,42 @@ def causal(X, OUT, n, BM: tl.constexpr):
 def test_causal() -> None:
     x = RNG.standard_normal((30, 30)).astype(f32)
     agree(causal, [x, np.zeros((30, 30), f32), 30], [1], BM=32)
+
+
+@jit
+def atomics(X, OLD, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = o < n
+    x = tl.load(X + 8 + o, mask=m, other=0)
+    tl.store(OLD + o, KIND(X + o % 8, x, mask=m), mask=m)
+
+
+@jit
+def unused_atomics(X, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    KIND(X + o % 8, o.to(X.dtype.element_ty), mask=o < n)
+
+
+KINDS = [tl.atomic_add, tl.atomic_max, tl.atomic_min, tl.atomic_xchg]
+BITS = [tl.atomic_and, tl.atomic_or, tl.atomic_xor]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *BITS], ids=lambda kind: kind.__name__)
+def test_atomics(kind) -> None:
+    types = [np.int32, np.uint32, np.int64, np.uint64] + [np.float32, np.float64] * (kind in KINDS)
+    for dt in types:
+        x = RNG.integers(-9, 9, 8 + 100).astype(np.int64).astype(dt)
+        agree(atomics, [x, np.zeros(100, dt), 100], [4], KIND=kind, BLOCK=32)
+        agree(unused_atomics, [x, 50], [2], KIND=kind, BLOCK=32)
+
+
+@jit
+def swap(X, OLD, EXPECTED, NEW):
+    o = tl.program_id(0)
+    tl.store(OLD + o, tl.atomic_cas(X + o % 2, tl.load(EXPECTED + o), tl.load(NEW + o)))
+
+
+def test_compare_and_swap() -> None:
+    for dt in (np.int32, np.int64, np.float32, np.float64):
+        expected, new = np.array([5, 7, 2, 9], dt), np.array([2, 8, 3, 4], dt)
+        agree(swap, [np.array([5, 6], dt), np.zeros(4, dt), expected, new], [4])

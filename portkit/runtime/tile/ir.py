@@ -150,6 +150,9 @@ FLOAT_OPS = (
     *("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos"),
     *("tanh", "erf", "sigmoid", "floor", "ceil"),
 )
+ATOMICS = frozenset(f"atomic_{name}" for name in ("add", "max", "min", "and", "or", "xor", "xchg", "cas"))
+"""Operations that read and write memory in one step."""
+
 REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all")
 
 # --- values, operations, functions -----------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from portkit.runtime.tile import ir
 
-WRITES = ("store", "atomic_add")
+WRITES = frozenset({"store", *ir.ATOMICS})
 
 
 def stored_params(func: ir.Function) -> frozenset[int]:

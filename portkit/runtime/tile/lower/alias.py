@@ -5,8 +5,8 @@ from __future__ import annotations
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.affine import Affine, Analysis, source_dims
 
-WRITES = frozenset({"store", "atomic_add"})
-READS = frozenset({"load", "atomic_add"})
+WRITES = frozenset({"store", *ir.ATOMICS})
+READS = frozenset({"load", *ir.ATOMICS})
 
 
 class Aliases:

@@ -21,7 +21,7 @@ COSTS = {
     **dict.fromkeys(("const", "arange", "splat", "broadcast", "expand_dims", "trans", "reshape"), 0.0),
 }
 REGIONS = frozenset({"for", "while", "if"})
-ROOTS = frozenset({"store", "reduce", "atomic_add", "dot", "yield", *REGIONS})
+ROOTS = frozenset({"store", *ir.ATOMICS, "reduce", "dot", "yield", *REGIONS})
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Planner:
                 self.barrier += 1000
                 self.loops[region] = op
                 self._forward(region, (*chain, region))
-            if op.opcode in REGIONS or op.opcode in ("dot", "atomic_add"):
+            if op.opcode in REGIONS or op.opcode == "dot" or op.opcode in ir.ATOMICS:
                 self.barrier = stage = max(self.barrier, stage) + 1000
             if op.opcode == "reduce":
                 stage += 1

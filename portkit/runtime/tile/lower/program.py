@@ -29,6 +29,9 @@ from portkit.runtime.tile.lower.storage import (
 ABI = "ptr noalias nocapture readonly %args, i64 %begin, i64 %end, ptr noalias align 64 %scratch"
 
 
+_BUFFERED = frozenset({"reduce", "dot", "for", "while", "if", *ir.ATOMICS})  # results live in buffers
+
+
 class Program:
     """Lowers one function for a target."""
 
@@ -51,7 +54,7 @@ class Program:
         """Values that live in buffers: kept ones, and results of operations that are not virtual."""
         stops = set(self.kept)
         for op in self.func.walk():
-            if op.opcode in ("reduce", "dot", "for", "while", "if", "atomic_add") or _reinterprets(op):
+            if op.opcode in _BUFFERED or _reinterprets(op):
                 stops.update(op.results)
         return stops
 
@@ -100,7 +103,7 @@ class Program:
             "for": self.control.for_loop,
             "while": self.control.while_loop,
             "if": self.control.branch,
-            "atomic_add": self._atomic,
+            **dict.fromkeys(ir.ATOMICS, self._atomic),
             "store": self._store,
         }
         if op.opcode in special:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portkit.runtime.tile import ir
 
-EFFECTS = frozenset({"store", "atomic_add"})
+EFFECTS = frozenset({"store", *ir.ATOMICS})
 CONTROL = frozenset({"for", "while", "if"})
 ENDS = frozenset({"yield", "return"})
 
