@@ -6,7 +6,9 @@ run without CUDA before the rewrite also has `expected`, which gives what `main`
 
 from __future__ import annotations
 
+import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,19 @@ def _same(a: Any, b: Any, where: str) -> None:
             _same(one, other, f"{where}[{position}]")
     else:
         assert a == b, where
+
+
+@pytest.fixture(autouse=True)
+def _end_process_group() -> Iterator[None]:
+    """Ends the process group of a program once gloo's threads are idle.
+
+    Destroying a group joins those threads with the GIL held, while one that has just finished a collective may
+    wait for the GIL to drop what it worked on: neither would go on.  A moment without the GIL lets it finish.
+    """
+    yield
+    if torch.distributed.is_initialized():
+        time.sleep(0.5)
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("rule_id", REWRITERS)
