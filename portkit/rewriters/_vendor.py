@@ -12,14 +12,28 @@ _SPEED = re.compile(r"fused|tf32|cudnn\.(?:benchmark|enabled|deterministic)|floa
 _OURS = re.compile(r"portkit\.runtime[\w.]*")
 _VENDOR = re.compile(
     r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph"
-    r"|cuda\.graph|transformer_engine|triton|cpp_extension|CUDAExtension|load_inline|nvcc|CUDA_HOME",
+    r"|cuda\.graph|transformer_engine|triton|cpp_extension|CUDAExtension|load_inline|nvcc|CUDA_HOME"
+    r"|tensorrt|\btrt\b|onnxruntime|plugin|custom_op"
+    r"|\w_cuda\w*\s*\(|\bcuda_\w+\s*[(.]",  # functions and modules of the user's that say CUDA
     re.I,
 )
 
 
 def is_vendor(node: ast.AST, ctx: Context) -> bool:
     """Whether the code that a test guards uses something that only NVIDIA has."""
-    return any(_VENDOR.search(text) for text in _guarded(node, ctx))
+    reached = list(_reached(node, ctx))
+    return any(_VENDOR.search(_OURS.sub("", ctx.source(item))) for item in reached) or any(
+        _names_implementation(inner, ctx) for item in reached for inner in ast.walk(item)
+    )
+
+
+def _names_implementation(node: ast.AST, ctx: Context) -> bool:
+    """`impl == "cuda"`: the word is the name of one of the program's own ways to do something."""
+    if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
+        return False
+    sides = (node.left, node.comparators[0])
+    words = [s for s in sides if isinstance(s, ast.Constant) and s.value == "cuda"]
+    return len(words) == 1 and not ctx.is_device_sink(words[0])
 
 
 def is_speed(node: ast.AST, ctx: Context) -> bool:

@@ -158,13 +158,12 @@ class CudaDeviceLiteral(Rule):
         holder = ctx.parent(node)
         assert isinstance(holder, (ast.List, ast.Tuple, ast.Set))
         elements = ", ".join(ctx.source(item) for item in holder.elts)
-        text = f"sorted({{{elements}, {local}.device_type()}})"
+        text = f"list(dict.fromkeys([{elements}, {local}.device_type()]))"  # keeps the order, drops repeats
         return ctx.finding(
             self,
             node,
             "The option accepts CUDA and the CPU only",
-            support=Support.REVIEW,
+            support=Support.AUTO,
             remedy="Accept the accelerator of this machine as well.",
-            note="The help text lists the choices in alphabetical order.",
             edits=[Replace(ctx.span(holder), text), *imports],
         )

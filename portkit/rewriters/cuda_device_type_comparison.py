@@ -78,7 +78,8 @@ class CudaDeviceTypeComparison(Rule):
         if _vendor.is_vendor(node, ctx):
             yield self._vendor_branch(node, ctx)
             return
-        text = f'{ctx.source(left)} {"==" if negated else "!="} "cpu"'
+        quote = "'" if "'cuda'" in ctx.source(node) else '"'
+        text = f"{ctx.source(left)} {'==' if negated else '!='} {quote}cpu{quote}"
         yield ctx.finding(
             self,
             node,

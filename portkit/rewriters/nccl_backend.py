@@ -109,9 +109,14 @@ def is_choice(node: ast.AST | None, ctx: Context) -> bool:
     test, first, second = node.test, node.body, node.orelse
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, first, second = test.operand, second, first
-    if not _sites.is_availability(test, ctx) or not _is_nccl(first):
+    asks = _sites.is_availability(test, ctx) or _asks_for_nccl(test, ctx)
+    if not asks or not _is_nccl(first):
         return False
     return isinstance(second, ast.Constant) and second.value == "gloo"
+
+
+def _asks_for_nccl(test: ast.expr, ctx: Context) -> bool:
+    return isinstance(test, ast.Call) and ctx.resolve(test.func) == "torch.distributed.is_nccl_available"
 
 
 def _is_backend(child: ast.AST, parent: ast.AST, ctx: Context) -> bool:
