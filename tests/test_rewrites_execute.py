@@ -71,7 +71,8 @@ def _end_process_group() -> Iterator[None]:
     """Ends the process group of a program once gloo's threads are idle.
 
     Destroying a group joins those threads with the GIL held, while one that has just finished a collective
-    may wait for the GIL to drop what it worked on: neither would go on.  A moment without the GIL lets it finish.
+    may wait for the GIL to drop what it worked on: neither would go on.  A moment without the GIL lets it
+    finish.
     """
     yield
     if torch.distributed.is_initialized():
