@@ -29,6 +29,8 @@ class Target:
     bf16_feature: str = ""
     abi: str = ""
     architectures: tuple[str, ...] = field(default=())  # further spellings of the name in triples
+    futex: int = 98  # number of Linux's system call; this is that of the generic table
+    pause: str = "nop"  # the instruction for a loop that waits
 
     @cached_property
     def enabled(self) -> frozenset[str]:

@@ -13,4 +13,5 @@ TARGET = Target(
     f16_feature="fullfp16",
     bf16_feature="bf16",
     architectures=("arm64",),
+    pause="yield",
 )

@@ -13,4 +13,6 @@ TARGET = Target(
     f16_feature="avx512fp16",
     bf16_feature="avx512bf16",
     architectures=("amd64",),
+    futex=202,
+    pause="pause",
 )

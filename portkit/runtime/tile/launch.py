@@ -71,7 +71,7 @@ class Launcher:
         entry = compiled.entry
         self.stride = -(-entry.scratch_bytes // ALIGNMENT) * ALIGNMENT
         codes = "".join(slot_format(kind) for kind in compiled.params)
-        pack = struct.Struct(f"<{team_ir.HEADER_SLOTS + 3}q{codes}").pack
+        pack = struct.Struct(f"={team_ir.HEADER_SLOTS + 3}q{codes}").pack
         self.symbol = load.link(entry.code, [entry.symbol])[entry.symbol]
         self.pack = functools.partial(pack, self.symbol)
         self.alone = threads.current().run

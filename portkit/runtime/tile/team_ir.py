@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from string import Template
 
+from portkit.runtime.targets import Target
+
 HEADER_SLOTS = 8
 POOL_BYTES = 512  # generation, state, sleeping, job, busy, stop: each on its own cache line
 
@@ -231,10 +233,8 @@ define void @portkit_stop(ptr %pool) {
 }
 """)
 
-PAUSE = {"x86_64": "pause", "aarch64": "yield", "riscv64": "nop", "loongarch64": "nop"}
 
-
-def text(kind: str, architecture: str) -> str:
+def text(kind: str, target: Target) -> str:
     """The launcher for a kind of threads.
 
     "openmp" calls `GOMP_parallel`; "pool" (Linux) also has `@portkit_start(pool, helpers)`, which returns the
@@ -244,7 +244,6 @@ def text(kind: str, architecture: str) -> str:
     if kind == "openmp":
         return _COMMON.substitute(together=_OPENMP_CALL) + "declare void @GOMP_parallel(ptr, ptr, i32, i32)\n"
     if kind == "pool":
-        futex = "202" if architecture == "x86_64" else "98"
-        parts = _POOL.substitute(futex=futex, pause=PAUSE[architecture])
+        parts = _POOL.substitute(futex=str(target.futex), pause=target.pause)
         return _COMMON.substitute(together=_POOL_CALL) + parts
     return _COMMON.substitute(together="call void @work(ptr %block)")

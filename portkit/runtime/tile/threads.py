@@ -105,7 +105,7 @@ def _choose() -> Team:
         library = openmp_library()
         if library is not None:
             return _openmp(library)
-    if wanted != "python" and sys.platform == "linux" and host().name in team_ir.PAUSE:
+    if wanted != "python" and sys.platform == "linux":
         return _pool()
     return _python()
 
@@ -148,7 +148,7 @@ class _PythonRun:
         self.executor = ThreadPoolExecutor(max(1, limit - 1), thread_name_prefix="portkit")
 
     def __call__(self, job: bytes) -> None:
-        threads = int.from_bytes(job[24:32], "little")
+        threads = int.from_bytes(job[24:32], sys.byteorder)
         if threads <= 1:
             self.alone(job)
             return
@@ -168,7 +168,7 @@ def _job_function(address: int) -> Callable[[bytes], Any]:
 
 def _functions(kind: str, names: tuple[str, ...], symbols: dict[str, int] | None = None) -> dict[str, int]:
     """The launcher of that kind, compiled or taken from the cache, and linked."""
-    return load.cached(kind, team_ir.text(kind, host().name), names, symbols)
+    return load.cached(kind, team_ir.text(kind, host()), names, symbols)
 
 
 def _after_fork() -> None:
