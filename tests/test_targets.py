@@ -11,7 +11,7 @@ import portkit
 import portkit.runtime.tile.language as tl
 from portkit.errors import UsageError
 from portkit.runtime.targets import by_name, host, targets
-from portkit.runtime.tile import compile, ir, load
+from portkit.runtime.tile import compile, ir, load, team_ir
 from portkit.runtime.tile.lower import lower
 from portkit.runtime.tile.signature import Constexpr, Runtime
 
@@ -37,12 +37,10 @@ def softmax_row(x, y, n, BLOCK: tl.constexpr):
 
 
 def patterns(name, prefix=""):
-    """Lines of a target's fixture: instructions of a softmax row, or `plain: ` those of a sum without vectors."""
+    """A fixture's instructions: those of a softmax row, or with the prefix those of a sum without vectors."""
     lines = (FIXTURES / f"{name}.txt").read_text().splitlines()
-    wanted = [
-        line for line in lines if not line.startswith("#") and line.startswith("plain: ") == bool(prefix)
-    ]
-    return [line.removeprefix(prefix) for line in wanted]
+    wanted = [row for row in lines if not row.startswith("#") and row.startswith("plain: ") == bool(prefix)]
+    return [row.removeprefix(prefix) for row in wanted]
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +66,13 @@ def test_target_makes_object_code(name, row):
     assert load.text_to_code(lower(row, target).text, target)[:4] == b"\x7fELF"
 
 
+@pytest.mark.parametrize("name", sorted(targets()))
+@pytest.mark.parametrize("kind", ["openmp", "pool", "python"])
+def test_target_makes_code_for_the_launcher(name, kind):
+    target = by_name(name)
+    assert load.text_to_code(team_ir.text(kind, target), target)[:4] == b"\x7fELF"
+
+
 def test_each_fixture_has_its_target():
     assert {path.stem for path in FIXTURES.iterdir()} == set(targets())
 
@@ -77,9 +82,8 @@ def test_target_without_vectors_still_makes_code(name):
     target = by_name(name)
     vectors = [feature for feature, _, _ in target.levels]
     kept = [feature for feature in target.features.split(",") if feature[1:] not in vectors]
-    plain = target.configure(
-        target.triple, target.cpu, ",".join(kept + [f"-{feature}" for feature in vectors])
-    )
+    features = ",".join(kept + [f"-{feature}" for feature in vectors])
+    plain = target.configure(target.triple, target.cpu, features)
     assert (plain.vector_feature, plain.vector_bits, plain.lanes(32)) == ("", 64, 2)
     assert not plain.has(target.levels[-1][0])
     assembly = plain.assembly(ADD.format(n=2))
