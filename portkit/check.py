@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from portkit import coherence, inventory, suppress
 from portkit.cells import Unit
 from portkit.context import UnitContext
-from portkit.finding import Finding, Unparsed
+from portkit.finding import Finding, Location, Suppressed, Unparsed
 from portkit.parsing import NotPython, parse
 from portkit.rule import Rule, Visit
 from portkit.scopes import Tree
@@ -27,7 +27,7 @@ class Checked:
     findings: list[Finding] = field(default_factory=list)
     unparsed: list[Unparsed] = field(default_factory=list)
     operators: Counter[str] = field(default_factory=Counter)  # calls of tensor operators, by qualified name
-    suppressed: int = 0
+    suppressed: list[Suppressed] = field(default_factory=list)
     parsed: bool = False  # whether a syntax tree had to be built
 
 
@@ -78,7 +78,7 @@ def check_source(source: Source, rules: Rules, operators: str) -> Checked:
     prelude = _Prelude()
     for unit in units:
         _check_unit(source, unit, near, rules, operators, prelude, result)
-    result.findings = finish(result.findings)
+    _give_ids(result)
     return result
 
 
@@ -186,11 +186,25 @@ def _unique(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(seen.values(), key=lambda item: item.sort_key)
 
 
+def _give_ids(result: Checked) -> None:
+    """Suppressed findings count as equals of the others, so that a suppression changes no id."""
+    reasons = {id(item.finding): item.reason for item in result.suppressed}
+    before = sorted([*result.findings, *(item.finding for item in result.suppressed)], key=_order)
+    after = finish(before)
+    pairs = list(zip(before, after, strict=True))
+    result.findings = [new for old, new in pairs if id(old) not in reasons]
+    result.suppressed = [Suppressed(new, reasons[id(old)]) for old, new in pairs if id(old) in reasons]
+
+
+def _order(item: Finding) -> tuple[int, Location, str]:
+    return (item.location.cell or 0, *item.sort_key)
+
+
 def finish(findings: Sequence[Finding]) -> list[Finding]:
     """The findings of one source, sorted and with ids that survive a move to another line."""
     equals: Counter[tuple[str, ...]] = Counter()
     result = []
-    for finding in sorted(findings, key=lambda item: (item.location.cell or 0, *item.sort_key)):
+    for finding in sorted(findings, key=_order):
         key = (finding.location.path, finding.rule, finding.scope, " ".join(finding.snippet.split()))
         text = "\0".join((*key, str(equals[key])))
         equals[key] += 1

@@ -27,7 +27,7 @@ _KEYS = ("include", "exclude", "select", "ignore", "per-path-ignores", "operator
 
 @dataclass(frozen=True)
 class Config:
-    """The settings of one run.  Patterns are shell patterns on paths relative to the scanned root."""
+    """The settings of one run.  Patterns are shell patterns on paths from the folder of the settings."""
 
     include: tuple[str, ...] = ()  # only these, if any
     exclude: tuple[str, ...] = ()
@@ -37,23 +37,40 @@ class Config:
     operators: str = "compute"  # "cuda-bound" | "compute" | "all"
     gate: Mapping[str, Any] = field(default_factory=dict, hash=False)
     file: Path | None = None  # where it was read from
+    above: str = field(default="", compare=False)  # from the folder of the settings down to the scanned root
+    below: str = field(default="", compare=False)  # or the other way round
 
     def rules(self, known: Sequence[type[Rule]]) -> tuple[type[Rule], ...]:
         """The rules that `select` and `ignore` choose."""
         return ruleset.choose(known, self.select, self.ignore)
 
     def wants(self, path: str) -> bool:
-        """Whether a file found in a folder is to be looked at."""
+        """Whether a file found in a folder is to be looked at; `path` is relative to the scanned root."""
+        path = self._here(path)
         if self.include and not any(matches(path, pattern) for pattern in self.include):
             return False
         return not any(matches(path, pattern) for pattern in self.exclude)
 
     def is_ignored(self, path: str, rule: str) -> bool:
-        """Whether `per-path-ignores` takes a rule away for a path."""
+        """Whether `per-path-ignores` takes a rule away for a path, which is relative to the scanned root."""
+        path = self._here(path)
         return any(
             matches(path, pattern) and not ruleset.wanted(rule, (), ids)
             for pattern, ids in self.per_path_ignores
         )
+
+    def anchored(self, root: Path) -> Config:
+        """The same settings for paths relative to `root`."""
+        if self.file is None:
+            return self
+        folder, top = Path(os.path.realpath(self.file.parent)), Path(os.path.realpath(root))
+        above = f"{top.relative_to(folder).as_posix()}/" if folder in top.parents else ""
+        below = f"{folder.relative_to(top).as_posix()}/" if top in folder.parents else ""
+        return replace(self, above=above, below=below)  # settings from elsewhere speak of what is scanned
+
+    def _here(self, path: str) -> str:
+        """A path relative to the scanned root as one relative to the folder of the settings."""
+        return self.above + path.removeprefix(self.below)
 
     def with_choice(self, select: Sequence[str], ignore: Sequence[str]) -> Config:
         """The same settings with rules named on the command line, which count more.

@@ -30,16 +30,20 @@ class Found:
     kind: Kind
 
 
-def discover(paths: Sequence[str | Path], config: Config) -> tuple[Path, list[Found], list[Unparsed]]:
+def discover(
+    paths: Sequence[str | Path], config: Config, root: Path | None = None
+) -> tuple[Path, list[Found], list[Unparsed]]:
     """The root that paths are relative to, the files in order, and what could not be listed.
 
-    A file that is named is looked at whatever settings say.  Raises UsageError for a path that is not there.
+    The root is `root`, or else the folder that holds all of `paths`.  A file that is named is looked at
+    whatever settings say.  Raises UsageError for a path that is not there.
     """
     given = [Path(path) for path in paths if str(path) != "-"]
     for path in given:
         if not path.exists() and not path.is_symlink():
             raise UsageError("There is no such file or folder.", place=str(path), remedy="Check the path.")
-    root = _root(given)
+    root = root if root is not None else common_folder(given)
+    config = config.anchored(root)
     found: dict[str, Found] = {}
     bad: list[Unparsed] = []
     for path in given:
@@ -58,7 +62,22 @@ def discover(paths: Sequence[str | Path], config: Config) -> tuple[Path, list[Fo
     return root, [found[name] for name in sorted(found)], bad
 
 
-def _root(paths: Sequence[Path]) -> Path:
+def project_root(paths: Sequence[str | Path], config: Config) -> Path:
+    """The folder that a person means by "the project": the checkout that holds all of `paths`, or else the
+    folder of the settings, or else the nearest folder that holds all of `paths`.
+
+    Findings then have the same paths and ids whichever part of the project is scanned.
+    """
+    common = common_folder([Path(path) for path in paths if str(path) != "-"])
+    for place in (common, *common.parents):
+        if (place / ".git").exists():
+            return place
+    settings = os.path.realpath(config.file.parent) if config.file is not None else ""
+    return next((item for item in (common, *common.parents) if os.path.realpath(item) == settings), common)
+
+
+def common_folder(paths: Sequence[Path]) -> Path:
+    """The nearest folder that holds all of `paths`; without any, the current one."""
     folders = [path if path.is_dir() else path.parent for path in paths]
     if not folders:
         return Path.cwd()

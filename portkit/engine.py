@@ -18,7 +18,7 @@ from portkit.cells import Unit
 from portkit.check import CODE, Checked, Rules, check_source
 from portkit.config import Config
 from portkit.discover import Found, discover
-from portkit.finding import Finding, Unparsed
+from portkit.finding import Finding, Location, Suppressed, Unparsed
 from portkit.rule import Rule
 from portkit.source import Kind, Source, Unreadable, load, read
 
@@ -41,7 +41,7 @@ class ScanResult:
     unparsed: list[Unparsed] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)  # files by kind
     lines: int = 0
-    suppressed: int = 0
+    suppressed: list[Suppressed] = field(default_factory=list)
     operators: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -58,16 +58,19 @@ def scan(
     jobs: int | None = None,
     stdin: bytes = b"",
     progress: Progress | None = None,
+    root: Path | None = None,
 ) -> ScanResult:
     """Look at files and folders (`-`: Python on `stdin`), in `jobs` processes (None: as many as help).
 
-    `progress` is called with the number of files done and that of all.
+    `progress` is called with the number of files done and that of all.  `root` is the folder that paths in
+    the result, and so the ids of findings, are relative to; None: the folder that holds all of `paths`.
     Raises UsageError for a path that does not exist and ConfigError for wrong settings.
     """
     config = config if config is not None else Config()
     chosen = tuple(rules) if rules is not None else config.rules(ruleset.all_rules())
-    root, found, bad = discover(paths, config)
-    result = ScanResult(root, tuple(map(str, paths)), config, chosen)
+    top, found, bad = discover(paths, config, root)
+    config = config.anchored(top)
+    result = ScanResult(top, tuple(map(str, paths)), config, chosen)
     result.unparsed += bad
     if "-" in map(str, paths):
         _merge(result, _look_at_text(stdin, chosen, config))
@@ -76,10 +79,16 @@ def scan(
             _merge(result, one)
             if progress is not None:
                 progress(number, len(found))
-    result.findings = _outside_ignores(result.findings, config)
-    result.findings.sort(key=lambda item: (item.location.path, item.location.cell or 0, *item.sort_key))
+    result.findings = sorted(_outside_ignores(result.findings, config), key=_order)
+    shown = {id(item) for item in _outside_ignores([item.finding for item in result.suppressed], config)}
+    result.suppressed = [item for item in result.suppressed if id(item.finding) in shown]
+    result.suppressed.sort(key=lambda item: _order(item.finding))
     result.unparsed.sort(key=lambda item: (item.path, item.line or 0))
     return result
+
+
+def _order(item: Finding) -> tuple[str, int, Location, str]:
+    return (item.location.path, item.location.cell or 0, *item.sort_key)
 
 
 def check_text(

@@ -210,6 +210,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Suppressed:
+    """A finding that a comment in the code takes out of the report, and what the comment says of it."""
+
+    finding: Finding
+    reason: str  # the text behind `# portkit: ignore[...]`; empty if there is none
+
+
+@dataclass(frozen=True)
 class Unparsed:
     """A file that could not be read or parsed, and why.  Never counted as converted."""
 

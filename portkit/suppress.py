@@ -8,11 +8,12 @@ import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from portkit.finding import Finding, Location, Phase, Support
+from portkit.finding import Finding, Location, Phase, Support, Suppressed
 from portkit.rule import Rule
 
 _COMMENT = re.compile(
-    r"(?:\#|//)\s*portkit:\s*(?P<word>ignore-file|ignore)\b(?:\[(?P<ids>[^\]]*)\])?", re.IGNORECASE
+    r"(?:\#|//)\s*portkit:\s*(?P<word>ignore-file|ignore)\b(?:\[(?P<ids>[^\]]*)\])?(?P<reason>.*)",
+    re.IGNORECASE,
 )
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -43,6 +44,7 @@ class Suppression:
     whole_file: bool
     covers: int  # the line whose findings it takes away
     snippet: str
+    reason: str = ""  # what the comment says besides
     used: set[str] = field(default_factory=set)
 
     def takes(self, finding: Finding) -> bool:
@@ -75,7 +77,9 @@ def find(text: str, python: str | None = None) -> list[Suppression]:
         alone = not line[: match.start()].strip()
         covers = _next_code_line(lines, number) if alone else number
         whole = match["word"].lower() == "ignore-file"
-        found.append(Suppression(number, match.start() + 1, len(line) + 1, ids, whole, covers, line.strip()))
+        reason = match["reason"].strip(" \t:-–—")
+        place = (number, match.start() + 1, len(line) + 1)
+        found.append(Suppression(*place, ids, whole, covers, line.strip(), reason))
     return found
 
 
@@ -103,18 +107,19 @@ def apply(
     path: str,
     cell: int | None,
     ran: frozenset[str],
-) -> tuple[list[Finding], int]:
-    """The findings that are left, with one more for each suppression that was of no use; and how many went.
+) -> tuple[list[Finding], list[Suppressed]]:
+    """The findings that are left, with one more for each suppression that was of no use; and those that went.
 
     `ran` are the ids of the rules that looked: a comment about a rule that did not run is not called unused.
     """
-    kept, dropped = [], 0
+    kept: list[Finding] = []
+    dropped: list[Suppressed] = []
     for finding in findings:
         taking = [item for item in suppressions if item.takes(finding)]
         for item in taking:
             item.used.add(finding.rule)
         if taking:
-            dropped += 1
+            dropped.append(Suppressed(finding, taking[0].reason))
         else:
             kept.append(finding)
     for item in suppressions:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from portkit.config import Config, load, load_file, matches
+from portkit.discover import discover, project_root
 from portkit.errors import ConfigError, UsageError
 from portkit.ruleset import wanted
 
@@ -129,3 +130,40 @@ def test_the_longer_pattern_decides(select: tuple[str, ...], ignore: tuple[str, 
 )
 def test_patterns(path: str, pattern: str, fits: bool) -> None:
     assert matches(path, pattern) is fits
+
+
+def _paths(config: Config, root: Path) -> list[str]:
+    return [item.path for item in discover([root], config)[1] if item.path.endswith(".py")]
+
+
+def test_patterns_are_relative_to_the_folder_of_the_settings(tmp_path: Path) -> None:
+    """Whichever folder is scanned, the same files are left out."""
+    for name in ("src/old/a.py", "src/new/b.py", "old/c.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    written(tmp_path, 'exclude = ["src/old"]\nper-path-ignores = { "src/new" = ["PK1"] }', "portkit.toml")
+    config = load(tmp_path / "src")
+    assert _paths(config, tmp_path) == ["old/c.py", "src/new/b.py"]
+    assert _paths(config, tmp_path / "src") == ["new/b.py"]
+    assert config.anchored(tmp_path / "src").is_ignored("new/b.py", "PK101")
+    assert not config.anchored(tmp_path / "old").is_ignored("new/b.py", "PK101")
+
+
+def test_settings_below_the_scanned_root(tmp_path: Path) -> None:
+    (tmp_path / "part/src").mkdir(parents=True)
+    for name in ("part/src/a.py", "part/b.py", "c.py"):
+        (tmp_path / name).write_text("")
+    written(tmp_path / "part", 'exclude = ["src/*"]', "portkit.toml")
+    assert _paths(load(tmp_path / "part"), tmp_path) == ["c.py", "part/b.py"]
+
+
+def test_the_project_is_the_checkout_or_the_folder_of_the_settings(tmp_path: Path) -> None:
+    folder = tmp_path / "a/b/c"
+    folder.mkdir(parents=True)
+    assert project_root([folder], Config()) == folder
+    assert project_root([folder, tmp_path / "a"], Config()) == tmp_path / "a"
+    file = written(tmp_path / "a/b", "", "portkit.toml")
+    assert project_root([folder], load_file(file)) == tmp_path / "a/b"
+    elsewhere = written(tmp_path, "", "other.toml")
+    (tmp_path / "a/.git").mkdir()
+    assert project_root([folder], load_file(elsewhere)) == tmp_path / "a"

@@ -119,7 +119,38 @@ def test_suppressed_findings_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x.cuda()  # portkit: ignore[PK902]\n")
     (tmp_path / "b.sh").write_text("pip install nvidia-cuda  # portkit: ignore[PK903]\n")
     result = scan(tmp_path)
-    assert (result.findings, result.suppressed) == ([], 2)
+    assert (result.findings, len(result.suppressed)) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("comment", "reason"),
+    [
+        ("# portkit: ignore[PK902] the loader needs it", "the loader needs it"),
+        ("# portkit: ignore: see issue #12", "see issue #12"),
+        ("# portkit: ignore[PK902]", ""),
+        ("# portkit: ignore-file — generated", "generated"),
+    ],
+)
+def test_a_suppressed_finding_is_kept_with_its_reason(tmp_path: Path, comment: str, reason: str) -> None:
+    (tmp_path / "a.py").write_text(f"x.cuda()  {comment}\n")
+    suppressed = scan(tmp_path).suppressed
+    assert [(item.finding.rule, item.reason) for item in suppressed] == [("PK902", reason)]
+    assert suppressed[0].finding.id
+
+
+def test_a_suppression_changes_no_id_of_others(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x.cuda()\nx.cuda()\n")
+    first, second = scan(tmp_path).findings
+    (tmp_path / "a.py").write_text("# portkit: ignore\nx.cuda()\nx.cuda()\n")
+    result = scan(tmp_path)
+    assert [item.id for item in result.findings] == [second.id]
+    assert [item.finding.id for item in result.suppressed] == [first.id]
+
+
+def test_per_path_ignores_take_suppressed_findings_too(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x.cuda()  # portkit: ignore\ny.cuda()\n")
+    result = scan(tmp_path, config=Config(per_path_ignores=(("a.py", ("PK902",)),)))
+    assert (result.findings, result.suppressed) == ([], [])
 
 
 def test_unused_suppressions_count_in_no_coverage() -> None:

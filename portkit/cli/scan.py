@@ -37,6 +37,7 @@ def command(
 
     from portkit import config as settings
     from portkit import engine, reports
+    from portkit.discover import project_root
     from portkit.errors import UsageError
     from portkit.files import write_atomically
 
@@ -52,7 +53,8 @@ def command(
     chosen = settings.load_file(Path(config)) if config else settings.load(first)
     chosen = chosen.with_choice(_split(select), _split(ignore))
     stdin = sys.stdin.buffer.read() if "-" in paths else b""
-    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=_progress())
+    root = project_root(paths, chosen)
+    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=_progress(), root=root)
     tty = sys.stdout.isatty() and not output
     width = shutil.get_terminal_size((100, 24)).columns if tty else 100
     text = reports.render(format, result, verbose=verbose, colour=tty, width=width) + "\n"

@@ -35,7 +35,7 @@ def as_data(result: ScanResult) -> dict[str, Any]:
             "files": result.files,
             "lines": result.lines,
             "kinds": dict(sorted(result.kinds.items())),
-            "suppressed": result.suppressed,
+            "suppressed": len(result.suppressed),
             "unparsed": [_unparsed(item) for item in result.unparsed],
         },
         "coverage": {"dependencies": _dependencies(result), "operators": _operators(result)},

@@ -84,7 +84,7 @@ def _scope(result: ScanResult) -> Text:
         f" ({kinds})" if kinds else ""
     )
     if result.suppressed:
-        text += f", {result.suppressed} findings suppressed"
+        text += f", {_count(len(result.suppressed), 'finding')} suppressed"
     return Text(text)
 
 
