@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import runpy
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ else:
 torch = pytest.importorskip("torch")
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "operators"
 FOLDERS = [Path(package.__path__[0]) for package in (ops, pk_nn)]
 ALL = ops.operators()
 CASES = [(name, implementation) for name in ALL for implementation in IMPLEMENTATIONS]
@@ -192,36 +194,16 @@ def test_names_resolve_to_functions_whatever_was_imported_first():
         ops.no_such_operator
 
 
-def zeros(*shape, dtype=np.float32):
-    return np.zeros(shape, dtype)
+CALLS = {path.stem: runpy.run_path(str(path)) for path in sorted(FIXTURES.glob("*.py"))}
 
 
-BAD = {
-    "softmax": [((zeros(3), 2), "dim"), ((zeros(3, dtype=int), 0), "x"), (([1.0], 0), "x")],
-    "layer_norm": [((zeros(2, 3), (4,)), "normalized_shape"), ((zeros(2, 3), (3,), zeros(2)), "weight")],
-    "rms_norm": [((zeros(2, 3),), "normalized_shape"), ((zeros(2, 3), 3, None, "1e-5"), "eps")],
-    "gelu": [((zeros(3), "erf"), "approximate")],
-    "silu": [((zeros(3, dtype=bool),), "x")],
-    "matmul": [((zeros(2, 3), zeros(2, 3)), "b"), ((zeros(2, 3), zeros(3, 3, dtype=float)), "b")],
-    "linear": [((zeros(2, 3), zeros(2, 4)), "x"), ((zeros(2, 3), zeros(4, 3), zeros(3)), "bias")],
-    "cross_entropy": [
-        ((zeros(2, 3), zeros(3, dtype=int)), "target"),
-        ((zeros(2, 3), np.full(2, 3)), "target"),
-        ((zeros(2, 3), zeros(2)), "target"),
-        ((zeros(2, 3), zeros(2, dtype=int), None, -100, "max"), "reduction"),
-        ((zeros(2, 3), zeros(2, dtype=int), None, -100, "mean", 2.0), "label_smoothing"),
-    ],
-    "scaled_dot_product_attention": [
-        ((*[zeros(1, 2, 3)] * 3, None, 0.5), "dropout_p"),
-        ((zeros(1, 2, 3), *[zeros(1, 2, 4)] * 2), "key"),
-        ((*[zeros(1, 2, 3)] * 2, zeros(1, 1, 3)), "value"),
-    ],
-}
+def test_each_operator_has_its_fixture():
+    assert set(CALLS) == set(ALL)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_bad_arguments_are_named(name):
-    for args, argument in BAD[name]:
+    for args, argument in CALLS[name]["BAD"]:
         with pytest.raises(UsageError, match=f"{name}: argument `{argument}` must be"):
             ALL[name].function(*args)
 
@@ -232,26 +214,11 @@ def test_unknown_force_is_refused(monkeypatch):
         ops.silu(np.zeros(2, np.float32))
 
 
-def without_elements():
-    """Calls of operators on arrays that hold nothing."""
-    rows = np.zeros((0, 8), np.float32)
-    weight = np.ones(8, np.float32)
-    return {
-        "softmax": [(rows, -1), (np.zeros((3, 0), np.float32), -1)],
-        "layer_norm": [(rows, (8,), weight, weight)],
-        "rms_norm": [(rows, (8,), weight, 1e-6)],
-        "gelu": [(rows,)],
-        "silu": [(rows,)],
-        "matmul": [(rows, zeros(8, 4)), (zeros(4, 0), zeros(0, 3))],
-        "linear": [(rows, zeros(4, 8), zeros(4))],
-    }
-
-
 @pytest.mark.parametrize("implementation", ["", *IMPLEMENTATIONS])
-@pytest.mark.parametrize("name", without_elements())
+@pytest.mark.parametrize("name", [name for name, calls in CALLS.items() if "EMPTY" in calls])
 def test_arrays_without_elements_are_taken(name, implementation, monkeypatch):
     monkeypatch.setenv("PORTKIT_FORCE", implementation)
-    for args in without_elements()[name]:
+    for args in CALLS[name]["EMPTY"]:
         tensors = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in args]
         expected = ALL[name].vendor(*tensors)
         torch.testing.assert_close(ALL[name].function(*tensors), expected)
