@@ -42,19 +42,21 @@ TARGETS = {**targets(), "x86_64-sse2": X86.configure(X86.triple, "x86-64", "+sse
 def undefined(code: bytes) -> set[str]:
     """Names that an ELF64 object expects from elsewhere."""
     assert code[:5] == b"\x7fELF\x02"
-    table, size, count = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from("<HH", code, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", code, table + size * k) for k in range(count)]
+    order = "<" if code[5] == 1 else ">"
+    (table,) = struct.unpack_from(f"{order}Q", code, 40)
+    size, count = struct.unpack_from(f"{order}HH", code, 58)
+    sections = [struct.unpack_from(f"{order}IIQQQQIIQQ", code, table + size * k) for k in range(count)]
     found: set[str] = set()
     for section in sections:
         if section[1] != 2:  # SHT_SYMTAB
             continue
         strings = sections[section[6]][4]
         for at in range(section[4], section[4] + section[5], 24):
-            name, _, _, index = struct.unpack_from("<IBBH", code, at)
+            name, _, _, index = struct.unpack_from(f"{order}IBBH", code, at)
             if index == 0 and name:
                 end = code.index(b"\0", strings + name)
                 found.add(code[strings + name : end].decode())
-    return found
+    return found - {".TOC."}  # a table of the linker's on POWER
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
