@@ -205,7 +205,7 @@ def finish(findings: Sequence[Finding]) -> list[Finding]:
     equals: Counter[tuple[str, ...]] = Counter()
     result = []
     for finding in sorted(findings, key=_order):
-        key = (finding.location.path, finding.rule, finding.scope, " ".join(finding.snippet.split()))
+        key = (finding.location.path, finding.rule, finding.scope, finding.key or finding.snippet)
         text = "\0".join((*key, str(equals[key])))
         equals[key] += 1
         result.append(replace(finding, id=hashlib.blake2b(text.encode(), digest_size=6).hexdigest()))

@@ -8,9 +8,13 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
+from portkit import effort as efforts
+from portkit import sites
+from portkit.aliases import Aliases
 from portkit.cells import Unit
-from portkit.finding import Edit, Finding, Location, NeedImport, Phase, Span, Support
+from portkit.finding import Edit, Effort, Finding, Location, NeedImport, Phase, Span, Support
 from portkit.flow import Flow
 from portkit.guards import Guards
 from portkit.names import Names
@@ -19,7 +23,7 @@ from portkit.scopes import FUNCTIONS, Tree
 from portkit.source import Kind
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_SNIPPET = 200  # characters of a source line that a report shows
+_ROWS = 20  # lines of a finding that go into its snippet, at most
 _ALIASES = {"portkit.runtime": "pk", "torch.nn.functional": "F", "numpy": "np"}
 
 
@@ -76,6 +80,10 @@ class UnitContext:
         return Flow(self.names)
 
     @cached_property
+    def aliases(self) -> Aliases:
+        return Aliases(self.names, self.source)
+
+    @cached_property
     def guards(self) -> Guards:
         return Guards(self.names, self.source)
 
@@ -101,7 +109,8 @@ class UnitContext:
         return self._tree.ancestors(node)
 
     def guard(self, node: ast.AST) -> str | None:
-        return self.guards.of(node)
+        found = self.guards.of(node)
+        return found.text if found is not None else None
 
     def scope(self, node: ast.AST) -> str:
         owners = [item for item in self._tree.ancestors(node) if isinstance(item, (*FUNCTIONS, ast.ClassDef))]
@@ -171,19 +180,23 @@ class UnitContext:
         qualified_name: str | None = None,
         note: str = "",
         lossy: bool = False,
+        effort: Effort | None = None,
     ) -> Finding:
-        scope, guard = "", None
+        known: dict[str, Any] = {}
         if isinstance(node, ast.AST):
             if self._not_editable(node) and edits:
                 edits, support = (), Support.MANUAL
             callee = node.func if isinstance(node, ast.Call) else node
             lossy = lossy or self.names.through_star(callee)
-            scope, guard = self.scope(node), self.guard(node)
+            qualified_name = qualified_name or self._absolute(callee)
+            known = self._known_of(node, callee)
             span = self.span(self._placed(node))
         else:
             span = node
         line, column = self.lines.position(span.start)
         end_line, end_column = self.lines.position(span.end)
+        last = min(sites.last_line(node, end_line) if isinstance(node, ast.AST) else line, line + _ROWS)
+        own = self.text[span.start : span.end].partition("\n")[0]
         return Finding(
             rule=rule.id,
             phase=phase or rule.phase,
@@ -192,13 +205,31 @@ class UnitContext:
             message=message,
             remedy=remedy,
             qualified_name=qualified_name,
-            scope=scope,
-            guard=guard,
-            snippet=self.lines.line(line).strip()[:_SNIPPET],
+            snippet=sites.snippet(self.lines.line(number) for number in range(line, last + 1)),
             note=note,
             edits=tuple(edits),
             lossy=lossy,
+            effort=effort or efforts.of(rule, support),
+            key=sites.key(self.lines.line(line), own),
+            **known,
         )
+
+    def _known_of(self, node: ast.AST, callee: ast.AST) -> dict[str, Any]:
+        """The fields of a finding that follow from its place in the syntax tree."""
+        guard = self.guards.of(node)
+        return {
+            "scope": self.scope(node),
+            "guard": guard.text if guard is not None else None,
+            "guard_kind": guard.kind if guard is not None else None,
+            "guard_line": guard.line if guard is not None else None,
+            "aliases": self.aliases.of(callee),
+            "import_time": self.kind is Kind.PYTHON and sites.runs_at_import(node, self._tree),
+        }
+
+    def _absolute(self, callee: ast.AST) -> str | None:
+        """What a callee means, if that is not a module of the user's own."""
+        name = self.names.resolve(callee)
+        return name if name is not None and not name.startswith(".") else None
 
     def _not_editable(self, node: ast.AST) -> bool:
         """Places whose source cannot be replaced by another expression."""

@@ -59,6 +59,41 @@ class Location:
         return f"{where}:{self.line}:{self.column}"
 
 
+class GuardKind(str, Enum):
+    """What the condition asks for under which a site stands."""
+
+    AVAILABILITY = "availability"  # whether there is CUDA (or another accelerator), or whether to use it
+    DEVICE = "device"  # whether a tensor or device is on CUDA
+    IMPORT = "import"  # whether an optional import worked
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition that a site stands under."""
+
+    kind: GuardKind
+    text: str  # the condition as source, negated where the other branch holds the site
+    line: int  # of the condition, in the same file or cell
+
+
+@dataclass(frozen=True)
+class Alias:
+    """One step from a name as it is written to what it means: the statement that gave it its meaning."""
+
+    name: str  # "F"
+    via: str  # "import torch.nn.functional as F"
+    line: int
+    path: str | None = None  # the file of that statement, where it is another one
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a person needs for one finding, and where that figure is from."""
+
+    minutes: int
+    basis: str  # "rule PK315, manual"
+
+
 # --- edits: what a rewrite wants, in terms of the nodes that the rule saw -------------------------
 #
 # Every `span` is that of an `ast` node (or, in other kinds of file, of a piece of text).  Edits of one
@@ -197,11 +232,17 @@ class Finding:
     remedy: str  # what to do, or what the rewrite does
     qualified_name: str | None = None  # "torch.cuda.amp.autocast"
     scope: str = ""  # "Trainer.step", "" at module level
-    guard: str | None = None  # the condition that the site stands under, as source
-    snippet: str = ""  # the source line, stripped
+    guard: str | None = None  # the innermost condition that the site stands under, as source
+    guard_kind: GuardKind | None = None
+    guard_line: int | None = None  # where that condition is, in the same file or cell
+    snippet: str = ""  # the source line or lines, stripped and joined
     note: str = ""  # behaviour that differs somewhere after the rewrite (support "review")
     edits: tuple[Edit, ...] = field(default=(), compare=False)
     lossy: bool = False  # the scan saw only part of what matters (dynamic, star import, computed name)
+    aliases: tuple[Alias, ...] = ()  # how the written name comes to mean `qualified_name`
+    import_time: bool = False  # whether the site runs when its module is imported
+    effort: Effort = Effort(0, "")
+    key: str = ""  # what of the source tells this site from others in its scope, whatever its format
     id: str = ""  # stable across line moves; set by the engine
 
     @property

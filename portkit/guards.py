@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+from portkit.finding import Guard, GuardKind
 from portkit.names import Names
 from portkit.scopes import FUNCTIONS, Bound
 
@@ -34,8 +35,8 @@ class Guards:
         self.tree = names.tree
         self.source = source
 
-    def of(self, node: ast.AST) -> str | None:
-        """Source of the innermost such condition, negated where the other branch holds `node`."""
+    def of(self, node: ast.AST) -> Guard | None:
+        """The innermost such condition, negated where the other branch holds `node`."""
         inner = node
         for outer in self.tree.ancestors(node):
             found = self._at(outer, inner)
@@ -44,25 +45,27 @@ class Guards:
             inner = outer
         return None
 
-    def _at(self, outer: ast.AST, inner: ast.AST) -> str | None:
+    def _at(self, outer: ast.AST, inner: ast.AST) -> Guard | None:
         if isinstance(outer, (ast.If, ast.IfExp, ast.While)) and inner is not outer.test:
             if self.is_test(outer.test):
                 positive = inner is outer.body if isinstance(outer, ast.IfExp) else inner in outer.body
-                return self._text(outer.test, positive)
+                return self._guard(outer.test, positive)
         elif isinstance(outer, ast.BoolOp) and inner in outer.values:
             before = outer.values[: outer.values.index(inner)]
             tests = [value for value in before if self.is_test(value)]
             if tests:
-                return self._text(tests[-1], isinstance(outer.op, ast.And))
+                return self._guard(tests[-1], isinstance(outer.op, ast.And))
         elif isinstance(outer, ast.Try) and inner in outer.body and _catches_import(outer):
-            return "try: " + self.source(outer.body[0]).splitlines()[0]
+            text = "try: " + self.source(outer.body[0]).splitlines()[0]
+            return Guard(GuardKind.IMPORT, text, outer.lineno)
         elif isinstance(outer, FUNCTIONS) and inner not in outer.decorator_list:
             for decorator in outer.decorator_list:
                 if isinstance(decorator, ast.Call) and any(map(self.is_test, decorator.args)):
-                    return self.source(decorator)
+                    test = next(filter(self.is_test, decorator.args))
+                    return Guard(self._kind(test), self.source(decorator), decorator.lineno)
         return self._early_exit(outer, inner)
 
-    def _early_exit(self, outer: ast.AST, inner: ast.AST) -> str | None:
+    def _early_exit(self, outer: ast.AST, inner: ast.AST) -> Guard | None:
         """`if not torch.cuda.is_available(): return` above `inner` guards all that follows."""
         for field in ("body", "orelse", "finalbody"):
             block = getattr(outer, field, None)
@@ -70,11 +73,35 @@ class Guards:
                 continue
             for statement in reversed(block[: block.index(inner)]):
                 if isinstance(statement, ast.Assert) and self.is_test(statement.test):
-                    return self._text(statement.test, True)
+                    return self._guard(statement.test, True)
                 leaves = isinstance(statement, ast.If) and _leaves(statement.body) and not statement.orelse
                 if leaves and self.is_test(statement.test):
-                    return self._text(statement.test, False)
+                    return self._guard(statement.test, False)
         return None
+
+    def _guard(self, test: ast.expr, positive: bool) -> Guard:
+        return Guard(self._kind(test), self._text(test, positive), test.lineno)
+
+    def _kind(self, test: ast.expr, depth: int = 0) -> GuardKind:
+        """What a condition asks for: whether there is CUDA, the device of something, an optional import."""
+        kinds = {kind for item in ast.walk(test) if (kind := self._kind_of(item, depth)) is not None}
+        return next((kind for kind in GuardKind if kind in kinds), GuardKind.AVAILABILITY)
+
+    def _kind_of(self, item: ast.AST, depth: int) -> GuardKind | None:
+        if isinstance(item, ast.Attribute) and item.attr == "is_cuda":
+            return GuardKind.DEVICE
+        if isinstance(item, ast.Compare) and _mentions_cuda(item):
+            return GuardKind.DEVICE
+        if isinstance(item, (ast.Attribute, ast.Name)) and self.names.resolve(item) in _TESTS:
+            return GuardKind.AVAILABILITY
+        if not isinstance(item, ast.Name) or depth > 3:
+            return None
+        bindings = self.tree.bindings(item.id, item)
+        if any(self._may_fail(one.node) for one in bindings):
+            return GuardKind.IMPORT
+        values = [one.value for one in bindings if one.value is not None]
+        tests = [value for value in values if self.is_test(value, depth + 1)]
+        return self._kind(tests[0], depth + 1) if tests else None
 
     def _text(self, test: ast.expr, positive: bool) -> str:
         text = " ".join(self.source(test).split())

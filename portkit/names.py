@@ -105,19 +105,13 @@ class Names:
         return None
 
     def _resolve_name(self, node: ast.Name, depth: int) -> str | None:
-        bindings = self.tree.bindings(node.id, node)
-        if not bindings:
-            return self._resolve_unbound(node)
-        if any(item.how not in (Bound.IMPORT, Bound.VALUE) for item in bindings):
-            return self._optional(bindings)
-        imports = [item for item in bindings if item.how is Bound.IMPORT]
-        values = [item.value for item in bindings if item.value is not None]
-        real = [value for value in values if not _is_placeholder(value)]
-        if imports:
-            return None if real else self._best_import(imports, node)
-        if len(real) != 1:
-            return None
-        value = real[0]
+        binding = self.deciding(node)
+        if binding is None:
+            return None if self.tree.bindings(node.id, node) else self._resolve_unbound(node)
+        if binding.how is Bound.IMPORT:
+            return binding.target
+        value = binding.value
+        assert value is not None
         if isinstance(value, ast.Name) and value.id == node.id:
             return None
         name = self.resolve(value, depth)
@@ -125,12 +119,34 @@ class Names:
             self._partial.add(node)
         return name
 
-    def _optional(self, bindings: Sequence[Binding]) -> str | None:
+    def deciding(self, node: ast.Name) -> Binding | None:
+        """The import or assignment that a name gets its meaning from, or None if there is not just one."""
+        bindings = self.tree.bindings(node.id, node)
+        if any(item.how not in (Bound.IMPORT, Bound.VALUE) for item in bindings):
+            return self._optional(bindings)
+        imports = [item for item in bindings if item.how is Bound.IMPORT]
+        real = [item for item in bindings if item.value is not None and not _is_placeholder(item.value)]
+        if imports:
+            return None if real else self._best_import(imports, node)
+        return real[0] if len(real) == 1 else None
+
+    def star_import(self, node: ast.Name) -> ast.ImportFrom | None:
+        """The star import that `node` gets its meaning from, if that is certain or the best guess."""
+        name = self.resolve(node)
+        package = (
+            name.rpartition(".")[0] if name is not None and not self.tree.bindings(node.id, node) else ""
+        )
+        for item in self.tree.star_imports if package else ():
+            if "." * item.level + (item.module or "") == package:
+                return item
+        return None
+
+    def _optional(self, bindings: Sequence[Binding]) -> Binding | None:
         """An import whose `except ImportError` defines a stand-in of the same name still means the import."""
         tried = [item for item in bindings if item.how is Bound.IMPORT and self._in_try(item.node)]
         others = [item for item in bindings if item not in tried]
         if tried and all(item.how is Bound.DEFINITION and self._in_handler(item.node) for item in others):
-            return tried[0].target
+            return tried[0]
         return None
 
     def _in_try(self, node: ast.AST) -> bool:
@@ -140,17 +156,17 @@ class Names:
     def _in_handler(self, node: ast.AST) -> bool:
         return any(isinstance(item, ast.ExceptHandler) for item in self.tree.ancestors(node))
 
-    def _best_import(self, imports: Sequence[Binding], node: ast.AST) -> str:
+    def _best_import(self, imports: Sequence[Binding], node: ast.AST) -> Binding:
         """The import that counts: the only one, the one tried first, or the last one above `node`."""
         targets = {item.target for item in imports}
         if len(targets) == 1:
-            return imports[0].target
+            return imports[0]
         tried = [item for item in imports if self._in_try(item.node)]
         if tried:
-            return tried[0].target
+            return tried[0]
         line = getattr(node, "lineno", 0)
         above = [item for item in imports if getattr(item.node, "lineno", 0) <= line]
-        return (above or imports)[-1].target
+        return (above or imports)[-1]
 
     def _resolve_unbound(self, node: ast.Name) -> str | None:
         if not self._stars or node.id in _BUILTINS:
@@ -268,7 +284,7 @@ class Names:
             imports = [item for item in bindings if item.how is Bound.IMPORT]
             if not imports or len(imports) < len(bindings) or not any(map(self._always_runs, imports)):
                 continue
-            target = self._best_import(imports, self.tree.module)
+            target = self._best_import(imports, self.tree.module).target
             if target == qualified or qualified.startswith(f"{target}."):
                 spelled = name + qualified[len(target) :]
                 if best is None or len(target) > best[0]:

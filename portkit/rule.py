@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
-from portkit.finding import Edit, Finding, NeedImport, Phase, Span, Support
+from portkit.finding import Edit, Effort, Finding, NeedImport, Phase, Span, Support
 from portkit.source import Kind
 
 
@@ -78,8 +78,10 @@ class Context(Protocol):
         qualified_name: str | None = None,
         note: str = "",
         lossy: bool = False,
+        effort: Effort | None = None,
     ) -> Finding:
-        """Make a finding at a node (or at a span of text), with its scope, guard and snippet filled in."""
+        """Make a finding at a node (or at a span of text), with its scope, guard, alias chain and snippet
+        filled in.  `effort` is for rules that know it of this site; else it is that of the rule."""
 
 
 Visit = Callable[[ast.AST, Context], Iterable[Finding]]
@@ -99,6 +101,7 @@ class Rule:
     triggers: ClassVar[tuple[bytes, ...]]  # lower-case; a file whose lower-cased bytes hold none is skipped
     opens_branch: ClassVar[bool] = False  # its rewrite of a test lets other devices into the branch behind
     text_kinds: ClassVar[frozenset[Kind]] = frozenset()
+    minutes: ClassVar[int | None] = None  # that a manual finding takes a person, where that is not as usual
 
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
         """Look at a file that is not Python."""

@@ -83,6 +83,7 @@ class Tree:
         self.owned: dict[ast.AST, Scope] = {module: self.top}  # node that makes a scope → that scope
         self.loads: dict[str, list[ast.Name]] = defaultdict(list)
         self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
+        self.star_imports: list[ast.ImportFrom] = []
         self.wanted: list[ast.AST] = []  # nodes of the wanted types, in source order
         if prelude:
             earlier = ast.Module(list(prelude), [])
@@ -243,6 +244,7 @@ def _on_import_from(tree: Tree, node: ast.AST, scope: Scope) -> None:
     for item in node.names:
         if item.name == "*":
             scope.stars.append(package)
+            tree.star_imports.append(node)
             continue
         dot = "" if package.endswith(".") else "."
         scope.bind(item.asname or item.name, Binding(Bound.IMPORT, node, target=f"{package}{dot}{item.name}"))

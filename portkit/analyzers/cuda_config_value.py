@@ -30,6 +30,7 @@ class CudaConfigValue(Rule):
     id = "PK402"
     name = "cuda_config_value"
     phase = Phase.FULL_MODEL
+    minutes = 5
     triggers = (b"cuda", b"nccl", b"gpu")
     text_kinds = frozenset({Kind.YAML, Kind.JSON, Kind.TOML})
 

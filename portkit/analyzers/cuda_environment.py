@@ -33,6 +33,7 @@ class CudaEnvironment(Rule):
     id = "PK313"
     name = "cuda_environment"
     phase = Phase.FULL_MODEL
+    minutes = 10
     triggers = (b"cuda_", b"nccl_", b"cublas_", b"cudnn_", b"nvte_", b"nvidia_")
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:

@@ -20,5 +20,6 @@ class CudaGraph(ReferenceRule):
     id = "PK205"
     name = "cuda_graph"
     phase = Phase.MODULE
+    minutes = 60
     triggers = (b"graph", b"mempool", b"mem_pool", b"capturing")
     what = "{name} exists on CUDA only"

@@ -41,6 +41,7 @@ class CudaLauncher(Rule):
     id = "PK403"
     name = "cuda_launcher"
     phase = Phase.FULL_MODEL
+    minutes = 15
     triggers = (b"cuda", b"nccl", b"nvidia", b"gpu", b"nsys", b"ncu", b"nvprof", b"nvcc", b"nvte", b"flash")
     text_kinds = frozenset({Kind.SHELL, Kind.DOCKERFILE})
 

@@ -22,6 +22,7 @@ class CudaMethodOverride(Rule):
     id = "PK206"
     name = "cuda_method_override"
     phase = Phase.MODULE
+    minutes = 20
     triggers = (b"def cuda",)
 
     def visit_FunctionDef(self, node: ast.FunctionDef, ctx: Context) -> Iterable[Finding]:

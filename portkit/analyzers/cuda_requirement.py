@@ -41,6 +41,7 @@ class CudaRequirement(Rule):
     id = "PK401"
     name = "cuda_requirement"
     phase = Phase.FULL_MODEL
+    minutes = 10
     triggers = (
         b"flash",
         b"apex",

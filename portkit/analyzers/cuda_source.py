@@ -36,6 +36,7 @@ class CudaSource(Rule):
     id = "PK405"
     name = "cuda_source"
     phase = Phase.OPERATOR
+    minutes = 240
     triggers = (b"__global__", b"<<<")
     text_kinds = frozenset({Kind.CUDA, Kind.CPP})
 

@@ -33,6 +33,7 @@ class DataParallel(Rule):
     id = "PK309"
     name = "data_parallel"
     phase = Phase.FULL_MODEL
+    minutes = 60
     triggers = (b"parallel",)
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:

@@ -65,6 +65,7 @@ class Tf32Switch(Rule):
     id = "PK106"
     name = "tf32_switch"
     phase = Phase.OPERATOR
+    minutes = 10
     triggers = (b"backends",)
 
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import portkit
-from portkit import coverage, ruleset
+from portkit import coverage, effort, ruleset
 from portkit.engine import ScanResult
-from portkit.finding import Finding, Phase, Unparsed
+from portkit.finding import Alias, Finding, Phase, Unparsed
 
 SCHEMA_VERSION = 1
 
@@ -39,6 +39,10 @@ def as_data(result: ScanResult) -> dict[str, Any]:
             "unparsed": [_unparsed(item) for item in result.unparsed],
         },
         "coverage": {"dependencies": _dependencies(result), "operators": _operators(result)},
+        "effort_left": {
+            "overall": _effort(result, None),
+            "phases": {phase.value: _effort(result, phase) for phase in Phase},
+        },
         "findings": [finding_data(item) for item in result.findings],
     }
 
@@ -61,11 +65,26 @@ def finding_data(finding: Finding) -> dict[str, Any]:
         "remedy": finding.remedy,
         "qualified_name": finding.qualified_name,
         "scope": finding.scope,
+        "aliases": [_alias(item, where.path) for item in finding.aliases],
         "guard": finding.guard,
+        "guard_kind": finding.guard_kind.value if finding.guard_kind is not None else None,
+        "guard_line": finding.guard_line,
+        "import_time": finding.import_time,
+        "effort_minutes": finding.effort.minutes,
+        "effort_basis": finding.effort.basis,
         "snippet": finding.snippet,
         "note": finding.note,
         "lossy": finding.lossy,
     }
+
+
+def _alias(item: Alias, path: str) -> dict[str, Any]:
+    return {"name": item.name, "via": item.via, "path": item.path or path, "line": item.line}
+
+
+def _effort(result: ScanResult, phase: Phase | None) -> dict[str, int]:
+    left = effort.left(result.findings, phase)
+    return {"minutes": left.minutes, **{support.value: n for support, n in left.by_support.items()}}
 
 
 def _unparsed(item: Unparsed) -> dict[str, Any]:

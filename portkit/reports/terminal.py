@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from portkit import coverage, rulebook
+from portkit import coverage, effort, rulebook
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support
 
@@ -96,12 +96,16 @@ def _table(result: ScanResult) -> Table:
     table.add_column("total", justify="right")
     table.add_column("resolved", justify="right")
     table.add_column("lossy", justify="right")
+    table.add_column("effort left", justify="right")
     for name, phase in [*((phase.value, phase) for phase in Phase), ("all", None)]:
         counted = coverage.dependencies(result.findings, phase)
         cells = [str(counted.by_support[support] or "·") for support in Support]
         percent = f"{counted.percent:.0f} %" if counted.percent is not None else "–"
         style = "bold" if phase is None else ""
-        table.add_row(name, *cells, str(counted.total), percent, str(counted.lossy or "·"), style=style)
+        lossy = str(counted.lossy or "·")
+        minutes = effort.left(result.findings, phase).minutes
+        left = effort.spoken(minutes) if minutes else "·"
+        table.add_row(name, *cells, str(counted.total), percent, lossy, left, style=style)
     return table
 
 

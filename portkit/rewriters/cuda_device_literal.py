@@ -59,6 +59,7 @@ class CudaDeviceLiteral(Rule):
     id = "PK301"
     name = "cuda_device_literal"
     phase = Phase.FULL_MODEL
+    minutes = 10
     triggers = (b"cuda",)
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:

@@ -36,6 +36,7 @@ class CudaMethod(Rule):
     id = "PK302"
     name = "cuda_method"
     phase = Phase.FULL_MODEL
+    minutes = 10
     triggers = (b".cuda",)
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:

@@ -27,6 +27,7 @@ class CudaStreamEvent(_references.ReferenceRule):
     id = "PK306"
     name = "cuda_stream_event"
     phase = Phase.FULL_MODEL
+    minutes = 45
     triggers = (b"stream", b"event")
     what = "{name} exists on CUDA only"
 

@@ -27,6 +27,7 @@ class TritonKernel(Rule):
     id = "PK103"
     name = "triton_kernel"
     phase = Phase.OPERATOR
+    minutes = 120
     triggers = (b"triton",)
 
     def visit_FunctionDef(self, node: ast.FunctionDef, ctx: Context) -> Iterable[Finding]:
