@@ -186,7 +186,7 @@ class UnitContext:
         if isinstance(node, ast.AST):
             if self._not_editable(node) and edits:
                 edits, support = (), Support.MANUAL
-            callee = node.func if isinstance(node, ast.Call) else node
+            callee = self._callee(node)
             lossy = lossy or self.names.through_star(callee)
             qualified_name = qualified_name or self._absolute(callee)
             known = self._known_of(node, callee)
@@ -225,6 +225,11 @@ class UnitContext:
             "aliases": self.aliases.of(callee),
             "import_time": self.kind is Kind.PYTHON and sites.runs_at_import(node, self._tree),
         }
+
+    def _callee(self, node: ast.AST) -> ast.AST:
+        """The name that a finding is about: the callee of a call, or of the call around an argument."""
+        outer = self.parent(node) if isinstance(node, ast.keyword) else node
+        return outer.func if isinstance(outer, ast.Call) else node
 
     def _absolute(self, callee: ast.AST) -> str | None:
         """What a callee means, if that is not a module of the user's own."""

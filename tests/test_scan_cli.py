@@ -30,6 +30,7 @@ KEYS = {
         "message",
     ),
     *("remedy", "qualified_name", "scope", "guard", "snippet", "note", "lossy"),
+    *("aliases", "guard_kind", "guard_line", "import_time", "effort_minutes", "effort_basis"),
 }
 
 

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 from portkit import tables
 
+_USUAL = 30  # minutes to replace one use of a library, where the table does not say
+
 
 @dataclass(frozen=True)
 class Library:
@@ -17,6 +19,7 @@ class Library:
     what: str
     instead: str
     requirements: tuple[str, ...]
+    minutes: int  # that it takes to replace one use
 
 
 @lru_cache(maxsize=1)
@@ -26,7 +29,11 @@ def libraries() -> dict[str, Library]:
     for section, entry in tables.load("cuda_libraries").items():
         package = entry.get("package", section)
         found[package] = Library(
-            package, entry["what"], entry["instead"], tuple(entry.get("requirements", ()))
+            package,
+            entry["what"],
+            entry["instead"],
+            tuple(entry.get("requirements", ())),
+            entry.get("minutes", _USUAL),
         )
     return found
 

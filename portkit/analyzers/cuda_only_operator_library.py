@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from portkit import tables
 from portkit.analyzers import _libraries
-from portkit.finding import Finding, Phase, Support
+from portkit.finding import Effort, Finding, Phase, Support
 from portkit.rewriters import _operators, _sites
 from portkit.rule import Context, Rule
+
+_IMPORT = 2  # minutes to remove an import
 
 
 class CudaOnlyOperatorLibrary(Rule):
@@ -70,6 +72,7 @@ class CudaOnlyOperatorLibrary(Rule):
             support=Support.MANUAL,
             remedy=library.instead,
             qualified_name=name,
+            effort=Effort(library.minutes, f"table cuda_libraries, {library.package}"),
         )
 
     def _imported(self, node: ast.stmt, ctx: Context, library: _libraries.Library, name: str) -> Finding:
@@ -81,6 +84,7 @@ class CudaOnlyOperatorLibrary(Rule):
             support=Support.PORTABLE if guarded else Support.MANUAL,
             remedy="The program goes on without it." if guarded else library.instead,
             qualified_name=name,
+            effort=Effort(0 if guarded else _IMPORT, "an import: the work is where it is used"),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from portkit.finding import Finding, Phase, Span, Support
+from portkit.finding import Effort, Finding, Phase, Span, Support
 from portkit.rule import Context, Rule
 from portkit.source import Kind
 
@@ -14,6 +14,7 @@ _KERNEL = re.compile(
     r"\b__global__\b(?:\s|__launch_bounds__\s*\([^)]*\)|\b(?:static|inline|void|extern)\b)*(?P<name>[A-Za-z_]\w*)\s*(?=[(<])"
 )
 _LAUNCH = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:<[^<>;{}]*>)?\s*<<<")
+_KERNEL_MINUTES, _LINE_MINUTES = 60, 3  # to port a kernel, with its tests
 _HARD = (
     (re.compile(r"\basm\s*(?:volatile)?\s*\("), "inline PTX"),
     (re.compile(r"\b__(?:shfl|ballot|any|all|activemask|reduce)\w*"), "warp intrinsics"),
@@ -36,14 +37,14 @@ class CudaSource(Rule):
     id = "PK405"
     name = "cuda_source"
     phase = Phase.OPERATOR
-    minutes = 240
     triggers = (b"__global__", b"<<<")
     text_kinds = frozenset({Kind.CUDA, Kind.CPP})
 
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
         code = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), ctx.text)
         for match in _KERNEL.finditer(code):
-            hard = _hard(_body(code, match.end()))
+            body = _body(code, match.end())
+            hard = _hard(body)
             yield ctx.finding(
                 self,
                 Span(*match.span("name")),
@@ -51,6 +52,7 @@ class CudaSource(Rule):
                 + (f", with {', '.join(hard)}" if hard else ""),
                 support=Support.MANUAL,
                 remedy="Write it with @portkit.jit, or with torch operators.",
+                effort=_effort(body),
             )
         launches = list(_LAUNCH.finditer(code))
         if launches:
@@ -75,6 +77,12 @@ def _body(code: str, start: int) -> str:
         if depth == 0:
             return code[opened : position + 1]
     return code[opened:]
+
+
+def _effort(body: str) -> Effort:
+    lines = sum(bool(line.strip()) for line in body.split("\n"))
+    minutes = _KERNEL_MINUTES + _LINE_MINUTES * lines
+    return Effort(minutes, f"a kernel: {_KERNEL_MINUTES} minutes, and {_LINE_MINUTES} a line of its {lines}")
 
 
 def _hard(body: str) -> list[str]:

@@ -39,10 +39,6 @@ def as_data(result: ScanResult) -> dict[str, Any]:
             "unparsed": [_unparsed(item) for item in result.unparsed],
         },
         "coverage": {"dependencies": _dependencies(result), "operators": _operators(result)},
-        "effort_left": {
-            "overall": _effort(result, None),
-            "phases": {phase.value: _effort(result, phase) for phase in Phase},
-        },
         "findings": [finding_data(item) for item in result.findings],
     }
 
@@ -82,9 +78,9 @@ def _alias(item: Alias, path: str) -> dict[str, Any]:
     return {"name": item.name, "via": item.via, "path": item.path or path, "line": item.line}
 
 
-def _effort(result: ScanResult, phase: Phase | None) -> dict[str, int]:
+def _minutes(result: ScanResult, phase: Phase | None) -> dict[str, int]:
     left = effort.left(result.findings, phase)
-    return {"minutes": left.minutes, **{support.value: n for support, n in left.by_support.items()}}
+    return {"total": left.minutes, **{support.value: n for support, n in left.by_support.items()}}
 
 
 def _unparsed(item: Unparsed) -> dict[str, Any]:
@@ -104,6 +100,7 @@ def _counted(result: ScanResult, phase: Phase | None) -> dict[str, Any]:
         "resolved": counted.resolved,
         "lossy": counted.lossy,
         "percent": counted.percent,
+        "minutes_left": _minutes(result, phase),
     }
 
 
