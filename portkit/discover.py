@@ -113,9 +113,10 @@ def _below(folder: Path, bad: list[Unparsed], root: Path) -> Iterator[Path]:
         file = folder / name
         if file.is_symlink() and not _inside(file, top):
             continue
-        if file.is_dir():  # a submodule or another checkout inside this one
+        if file.is_dir():  # a submodule, perhaps without its files, or another checkout inside this one
             if not file.is_symlink() and not JUNK.intersection(Path(name).parts):
-                yield from _below(file, bad, root)
+                own = (file / ".git").exists()  # else git would list the same folder again
+                yield from _below(file, bad, root) if own else _walked(file, bad, root)
         elif file.is_file() and not JUNK.intersection(Path(name).parts[:-1]):
             yield file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -27,6 +28,17 @@ def write_atomically(file: Path, data: bytes) -> None:
     except OSError as error:
         Path(name).unlink(missing_ok=True)
         raise _unwritable(file, error) from None
+
+
+def check_writable(file: Path) -> None:
+    """Raises UsageError at once where a file could not be written after much work."""
+    if file.is_dir():
+        raise _unwritable(file, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    if not file.parent.is_dir():
+        code = errno.ENOTDIR if file.parent.exists() else errno.ENOENT
+        raise _unwritable(file, OSError(code, os.strerror(code)))
+    if not os.access(file.parent, os.W_OK):
+        raise _unwritable(file, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def _umask() -> int:

@@ -6,9 +6,16 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 
 from portkit.errors import UsageError
+
+
+def names(package: str) -> list[str]:
+    """The names of the public modules inside a package of ours, none of which is imported."""
+    folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
+    return sorted(info.name for info in pkgutil.iter_modules([str(folder)]) if info.name[0] != "_")
 
 
 def modules(package: str) -> Iterator[ModuleType]:

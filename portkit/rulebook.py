@@ -17,7 +17,7 @@ from portkit import ruleset
 from portkit.errors import UsageError
 from portkit.rule import Rule
 
-_HEADINGS = ("What:", "Why:", "Instead:", "Safety:")
+HEADINGS = ("What:", "Why:", "Instead:", "Safety:")
 _INDENT = 2
 
 
@@ -80,7 +80,7 @@ def explain(word: str, *, colour: bool = False, width: int = 100) -> str:
 def _body(rule: type[Rule], width: int) -> Iterator[RenderableType]:
     """The paragraphs of a docstring, filled to the width, with the headings set off; code stays as it is."""
     for paragraph in _paragraphs(inspect.cleandoc(rule.__doc__ or "")):
-        heading = next((word for word in _HEADINGS if paragraph.startswith(word)), "")
+        heading = next((word for word in HEADINGS if paragraph.startswith(word)), "")
         body = paragraph.removeprefix(heading).strip("\n")
         if heading:
             yield Text(heading.rstrip(":"), style="bold")
@@ -96,7 +96,7 @@ def _paragraphs(text: str) -> Iterator[str]:
     """Blocks of lines; a blank line or a heading begins a new one."""
     block: list[str] = []
     for line in text.splitlines():
-        if block and (not line.strip() or line.startswith(_HEADINGS)):
+        if block and (not line.strip() or line.startswith(HEADINGS)):
             yield "\n".join(block)
             block = []
         if line.strip():

@@ -245,3 +245,15 @@ def test_paths_are_relative_to_what_all_have_in_common(tmp_path: Path) -> None:
     root, found, _ = discover([tmp_path / "one", tmp_path / "two" / "b.py"], Config())
     assert root == tmp_path
     assert [item.path for item in found] == ["one/a.py", "two/b.py"]
+
+
+def test_a_submodule_without_its_files_is_empty(tmp_path: Path) -> None:
+    """Git names the folder itself when it is asked for what is in it."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    make(tmp_path, "a.py")
+    commit = "160000," + "1" * 40 + ",sub"
+    subprocess.run([*git, "update-index", "--add", "--cacheinfo", commit], check=True)
+    (tmp_path / "sub").mkdir()
+    assert names(tmp_path) == ["a.py"]
+    assert names(tmp_path / "sub") == []

@@ -146,6 +146,27 @@ def _cell_source(text: str, span: tuple[int, int]) -> CellSource | None:
     return CellSource(*span, value) if isinstance(value, str) else None
 
 
+def line_numbers(text: str) -> list[list[int]]:
+    """For each code cell: the line of the JSON text (from 1) on which each line of its source begins.
+
+    Raises ApplyError for what is no notebook.
+    """
+    return [_cell_lines(text, cell) if cell is not None else [] for cell in sources(text)]
+
+
+def _cell_lines(text: str, cell: CellSource) -> list[int]:
+    raw = text[cell.start : cell.end]
+    first = text.count("\n", 0, cell.start) + 1
+    spans = list(_elements(raw, 0)) if raw[0] == "[" else [(0, len(raw))]
+    numbers: list[int] = []
+    whole = True  # whether the last line so far has its end
+    for start, end in spans:
+        lines = _lines(json.loads(raw[start:end], strict=False))
+        numbers += [first + raw.count("\n", 0, start)] * (len(lines) if whole else len(lines) - 1)
+        whole = not lines or lines[-1].endswith("\n")
+    return numbers
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 

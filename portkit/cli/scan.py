@@ -6,12 +6,18 @@ from collections.abc import Callable
 
 import typer
 
+from portkit import plugins
+
+_FORMATS = ", ".join(plugins.names("portkit.reports"))
+
 
 def command(
     paths: list[str] = typer.Argument(
         ..., metavar="PATH...", help="Files and folders; - is Python on stdin."
     ),
-    format: str = typer.Option("terminal", "--format", help="terminal, json, or another report format."),
+    format: str = typer.Option(
+        "terminal", "--format", help=f"One of {', '.join(plugins.names('portkit.reports'))}."
+    ),
     output: str = typer.Option("", "--output", "-o", metavar="FILE", help="Write the report to a file."),
     select: list[str] = typer.Option([], "--select", metavar="ID", help="Only these rules (PK101, or PK1)."),
     ignore: list[str] = typer.Option([], "--ignore", metavar="ID", help="Not these rules."),
@@ -38,12 +44,11 @@ def command(
     from portkit import config as settings
     from portkit import engine, reports
     from portkit.discover import project_root
-    from portkit.errors import UsageError
-    from portkit.files import write_atomically
+    from portkit.files import check_writable, write_atomically
 
-    if format not in reports.formats():
-        known = ", ".join(reports.formats())
-        raise UsageError(f"There is no report format {format}.", remedy=f"Formats: {known}.")
+    reports.check(format)
+    if output:
+        check_writable(Path(output))
     missing = [path for path in paths if path != "-" and not os.path.lexists(path)]
     if len(missing) < len(paths):  # else the engine says so, and stops
         paths = [path for path in paths if path not in missing]
@@ -57,11 +62,11 @@ def command(
     result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=_progress(), root=root)
     tty = sys.stdout.isatty() and not output
     width = shutil.get_terminal_size((100, 24)).columns if tty else 100
-    text = reports.render(format, result, verbose=verbose, colour=tty, width=width) + "\n"
+    text = reports.render(format, result, verbose=verbose, colour=tty, width=width)
     if output:
         write_atomically(Path(output), text.encode())
-    else:
-        typer.echo(text, nl=False)
+    else:  # a terminal has an encoding of its own; what programs read is UTF-8
+        typer.echo(text if tty else text.encode(), nl=False)
     if missing:
         raise typer.Exit(2)
     if strict and result.unparsed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +14,7 @@ from rich.text import Text
 from portkit import coverage, effort, rulebook
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support
+from portkit.reports import _next
 
 _BLOCKING = (Support.REVIEW, Support.MANUAL, Support.UNKNOWN)
 _STYLE = {
@@ -61,7 +61,7 @@ def _parts(result: ScanResult, verbose: bool) -> list[RenderableType]:
     if unused:
         parts.append(Text(f"{_count(unused, 'suppression comment')} without effect", style="yellow"))
     parts += _unparsed(result)
-    parts += [Text(""), _next(result, found)]
+    parts += [Text(""), _next_step(result)]
     return parts
 
 
@@ -157,18 +157,9 @@ def _unparsed(result: ScanResult) -> list[Text]:
     return lines
 
 
-def _next(result: ScanResult, found: Sequence[Finding]) -> Text:
-    paths = " ".join(shlex.quote(path) for path in result.paths)
-    waiting = [item for item in found if item.support is not Support.PORTABLE]
-    if not waiting:
-        return Text("Next: nothing to migrate")
-    rewritable = [item.phase for item in waiting if item.support in (Support.AUTO, Support.REVIEW)]
-    if rewritable:
-        phase = min(rewritable, key=lambda item: item.rank)
-        command = f"portkit migrate {paths} --phase {phase.value}"
-    else:
-        command = f"portkit scan {paths} --verbose"
-    return Text.assemble("Next: ", (command, "bold"))
+def _next_step(result: ScanResult) -> Text:
+    command = _next.command(result)
+    return Text.assemble("Next: ", (command, "bold")) if command else Text("Next: nothing to migrate")
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,0 +1,37 @@
+"""The report as CSV (RFC 4180), one row a finding, for spreadsheets and databases."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from portkit.engine import ScanResult
+from portkit.finding import Finding, Location, Phase, Support
+from portkit.reports.json import finding_data
+
+# what a spreadsheet takes for the beginning of a formula, full-width forms included
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NONE = Finding("", Phase.OPERATOR, Support.UNKNOWN, Location("", 1, 1, 1, 1), "", "")
+
+
+def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
+    """CSV text with the keys of the JSON report as header; `verbose`, `colour` and `width` change nothing."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\r\n")
+    writer.writerow(finding_data(_NONE))
+    writer.writerows([_cell(value) for value in finding_data(item).values()] for item in result.findings)
+    return stream.getvalue()
+
+
+def _cell(value: Any) -> str:
+    """A value as text that no spreadsheet executes; lists and tables as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    text = str(value)
+    return f"'{text}" if isinstance(value, str) and text.lstrip(" ").startswith(_FORMULA) else text
