@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkit import ruleset
 from portkit.cells import Unit
@@ -21,6 +22,10 @@ from portkit.discover import Found, discover
 from portkit.finding import Finding, Location, Suppressed, Unparsed
 from portkit.rule import Rule
 from portkit.source import Kind, Source, Unreadable, load, read
+
+if TYPE_CHECKING:
+    from portkit.baseline import Compared
+    from portkit.since import Since
 
 _BATCH = 40  # files that one process takes at a time
 _ENOUGH = 200  # files from which on more processes are worth their start
@@ -43,6 +48,14 @@ class ScanResult:
     lines: int = 0
     suppressed: list[Suppressed] = field(default_factory=list)
     operators: Counter[str] = field(default_factory=Counter)
+    since: Since | None = None  # only findings that a change adds are left
+    baseline: Compared | None = None
+
+    def is_new(self, item: Finding) -> bool | None:
+        """Whether a finding is missing from the baseline; None without one, and for what is portable."""
+        if self.baseline is None or item.id not in self.baseline.known | self.baseline.new:
+            return None
+        return item.id in self.baseline.new
 
     @property
     def files(self) -> int:

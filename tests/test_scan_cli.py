@@ -29,7 +29,7 @@ KEYS = {
         "end_column",
         "message",
     ),
-    *("remedy", "qualified_name", "scope", "guard", "snippet", "note", "lossy"),
+    *("remedy", "qualified_name", "scope", "guard", "snippet", "note", "lossy", "new"),
     *("aliases", "guard_kind", "guard_line", "import_time", "effort_minutes", "effort_basis"),
 }
 

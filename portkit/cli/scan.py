@@ -24,6 +24,15 @@ def command(
     config: str = typer.Option(
         "", "--config", metavar="FILE", help="Settings file instead of the nearest one."
     ),
+    diff_base: str = typer.Option(
+        "", "--diff-base", metavar="REV", help="Only findings added since the branch left this git revision."
+    ),
+    baseline: str = typer.Option(
+        "", "--baseline", metavar="FILE", help="Tell new findings from those known in this file."
+    ),
+    write_baseline: str = typer.Option(
+        "", "--write-baseline", metavar="FILE", help="Write every finding to this file, as known."
+    ),
     jobs: int = typer.Option(0, "--jobs", min=0, help="Processes; 0: as many as there are cores, at most 8."),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="List every finding."),
     strict: bool = typer.Option(
@@ -41,14 +50,19 @@ def command(
     import sys
     from pathlib import Path
 
+    from portkit import baseline as known
     from portkit import config as settings
-    from portkit import engine, reports
+    from portkit import engine, reports, since
     from portkit.discover import project_root
+    from portkit.errors import UsageError
     from portkit.files import check_writable, write_atomically
 
     reports.check(format)
-    if output:
-        check_writable(Path(output))
+    for target in filter(None, (output, write_baseline)):
+        check_writable(Path(target))
+    if diff_base and write_baseline:
+        remedy = "Leave one of the two options out."
+        raise UsageError("A baseline of added findings only would make all others new.", remedy=remedy)
     missing = [path for path in paths if path != "-" and not os.path.lexists(path)]
     if len(missing) < len(paths):  # else the engine says so, and stops
         paths = [path for path in paths if path not in missing]
@@ -58,8 +72,18 @@ def command(
     chosen = settings.load_file(Path(config)) if config else settings.load(first)
     chosen = chosen.with_choice(_split(select), _split(ignore))
     stdin = sys.stdin.buffer.read() if "-" in paths else b""
+    bases = since.base(paths, diff_base) if diff_base else []
+    if baseline:
+        known.read(Path(baseline))
     root = project_root(paths, chosen)
     result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=_progress(), root=root)
+    if baseline:
+        result.baseline = known.compare(result, Path(baseline))
+    if write_baseline:
+        count = known.write(Path(write_baseline), result.findings)
+        typer.echo(f"portkit: {write_baseline}: {count} findings are known now", err=True)
+    if diff_base:
+        since.narrow(result, diff_base, bases)
     tty = sys.stdout.isatty() and not output
     width = shutil.get_terminal_size((100, 24)).columns if tty else 100
     text = reports.render(format, result, verbose=verbose, colour=tty, width=width)

@@ -21,7 +21,8 @@ def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, w
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow(finding_data(_NONE))
-    writer.writerows([_cell(value) for value in finding_data(item).values()] for item in result.findings)
+    for item in result.findings:
+        writer.writerow(_cell(value) for value in finding_data(item, result.is_new(item)).values())
     return stream.getvalue()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from portkit import coverage
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Support
-from portkit.reports import _places
+from portkit.reports import _compared, _places
 
 # GitHub shows the first ten of a kind: what blocks comes first
 _ORDER = (Support.MANUAL, Support.UNKNOWN, Support.REVIEW, Support.AUTO)
@@ -20,7 +20,8 @@ def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, w
 
 
 def _lines(result: ScanResult) -> Iterator[str]:
-    shown = [item for item in result.findings if item.support in _ORDER]
+    known = result.baseline.known if result.baseline is not None else frozenset()
+    shown = [item for item in result.findings if item.support in _ORDER and item.id not in known]
     for item in sorted(shown, key=lambda item: _ORDER.index(item.support)):
         yield _annotation(item, result)
     for bad in result.unparsed:
@@ -28,6 +29,8 @@ def _lines(result: ScanResult) -> Iterator[str]:
         yield _command("warning", place, "portkit: not parsed", f"{bad.path} {bad.reason}.")
     counted = coverage.dependencies(result.findings)
     yield f"portkit: {counted.total} CUDA dependencies in {result.files} files, {counted.resolved} resolved"
+    for line in _compared.lines(result):
+        yield f"portkit: {line}"
 
 
 def _annotation(item: Finding, result: ScanResult) -> str:

@@ -30,6 +30,8 @@ def as_data(result: ScanResult) -> dict[str, Any]:
             "rule_set": ruleset.fingerprint(result.rules),
             "operators": result.config.operators,
             "configuration": result.config.file.name if result.config.file is not None else None,
+            "diff_base": _since(result),
+            "baseline": _baseline(result),
         },
         "scope": {
             "files": result.files,
@@ -39,12 +41,12 @@ def as_data(result: ScanResult) -> dict[str, Any]:
             "unparsed": [_unparsed(item) for item in result.unparsed],
         },
         "coverage": {"dependencies": _dependencies(result), "operators": _operators(result)},
-        "findings": [finding_data(item) for item in result.findings],
+        "findings": [finding_data(item, result.is_new(item)) for item in result.findings],
     }
 
 
-def finding_data(finding: Finding) -> dict[str, Any]:
-    """One finding as plain data."""
+def finding_data(finding: Finding, new: bool | None = None) -> dict[str, Any]:
+    """One finding as plain data; `new` is whether the baseline lacks it."""
     where = finding.location
     return {
         "id": finding.id,
@@ -71,6 +73,28 @@ def finding_data(finding: Finding) -> dict[str, Any]:
         "snippet": finding.snippet,
         "note": finding.note,
         "lossy": finding.lossy,
+        "new": new,
+    }
+
+
+def _since(result: ScanResult) -> dict[str, Any] | None:
+    since = result.since
+    if since is None:
+        return None
+    return {"revision": since.revision, "commits": list(since.commits), "unchanged": since.unchanged}
+
+
+def _baseline(result: ScanResult) -> dict[str, Any] | None:
+    found = result.baseline
+    if found is None:
+        return None
+    gone = [{"path": item.path, "rule": item.rule, "id": item.id} for item in found.gone]
+    return {
+        "file": found.file.as_posix(),
+        "entries": found.entries,
+        "known": len(found.known),
+        "new": len(found.new),
+        "gone": gone,
     }
 
 

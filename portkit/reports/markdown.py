@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from portkit import coverage, rulebook
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support
-from portkit.reports import _next
+from portkit.reports import _compared, _next
 
 _LIMIT = 60_000  # characters; GitHub takes 65,536 in a comment
 _TOP = 10  # rows of what blocks
@@ -43,6 +43,8 @@ def _summary(result: ScanResult) -> Iterator[str]:
     if result.suppressed:
         beside.append(f"{len(result.suppressed)} suppressed")
     yield f"{share} ({', '.join(beside)})."
+    for line in _compared.lines(result):
+        yield f"\n{text(line)}."
 
 
 def _row(name: str, counted: coverage.Dependencies) -> str:
@@ -75,15 +77,16 @@ def _details(result: ScanResult, room: int | None) -> Iterator[str]:
         yield from _folded(title, ("| file | line | why |", "|---|---:|---|"), kept, len(rows))
     found = [item for item in _dependencies(result) if item.support is not Support.PORTABLE]
     if found:
-        rows = [_finding(item) for item in found]
+        found.sort(key=lambda item: result.is_new(item) is not True)  # new ones first, in the same order
+        rows = [_finding(item, result.is_new(item) is True) for item in found]
         kept = _fitting(rows, None if room is None else room // 2)
         head = ("| where | rule | support | what | what to do |", "|---|---|---|---|---|")
         yield from _folded(_count(len(rows), "finding"), head, kept, len(rows))
 
 
-def _finding(item: Finding) -> str:
+def _finding(item: Finding, new: bool) -> str:
     do = " ".join(part for part in (item.remedy, item.note) if part)
-    support = f"{item.support.value}{', seen in part' if item.lossy else ''}"
+    support = f"{'**new** ' if new else ''}{item.support.value}{', seen in part' if item.lossy else ''}"
     return f"| {code(str(item.location))} | {item.rule} | {support} | {prose(item.message)} | {prose(do)} |"
 
 

@@ -21,7 +21,10 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 _ROOT = "SRCROOT"
 _FINGERPRINT = "portkitFinding/v1"
 _UNPARSED = "not-parsed"
-_PROPERTIES = ("phase", "support", "qualified_name", "guard", "lossy", "snippet")
+# said elsewhere in a result; all others are properties
+_SAID = frozenset(
+    ("id", "rule", "path", "line", "column", "end_line", "end_column", "message", "remedy", "scope", "new")
+)
 
 
 def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
@@ -98,8 +101,8 @@ def _markdown(page: str) -> str:
 
 
 def _result(item: Finding, result: ScanResult, index: Mapping[str, int]) -> dict[str, Any]:
-    data = finding_data(item)
-    return {
+    data, new = finding_data(item), result.is_new(item)
+    found = {
         "ruleId": item.rule,
         "ruleIndex": index[item.rule],
         "kind": "informational" if item.support is Support.PORTABLE else "fail",
@@ -107,8 +110,11 @@ def _result(item: Finding, result: ScanResult, index: Mapping[str, int]) -> dict
         "message": {"text": _places.said(item)},
         "locations": [_location(item, result)],
         "partialFingerprints": {_FINGERPRINT: item.id},
-        "properties": {key: data[key] for key in _PROPERTIES if data[key] not in (None, "")},
+        "properties": {k: v for k, v in data.items() if k not in _SAID and v not in (None, "", [])},
     }
+    if new is not None:
+        found["baselineState"] = "new" if new else "unchanged"
+    return found
 
 
 def _location(item: Finding, result: ScanResult) -> dict[str, Any]:

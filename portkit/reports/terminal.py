@@ -14,7 +14,7 @@ from rich.text import Text
 from portkit import coverage, effort, rulebook
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support
-from portkit.reports import _next
+from portkit.reports import _compared, _next
 
 _BLOCKING = (Support.REVIEW, Support.MANUAL, Support.UNKNOWN)
 _STYLE = {
@@ -49,14 +49,16 @@ def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, w
 def _parts(result: ScanResult, verbose: bool) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if verbose:
-        parts += [_finding(item) for item in result.findings]
+        parts += [_finding(item, result.is_new(item) is True) for item in result.findings]
         parts += [Text("")] if result.findings else []
     parts.append(_scope(result))
+    parts += [Text(line) for line in _compared.lines(result)]
     found = [item for item in result.findings if coverage.is_dependency(item)]
     unused = len(result.findings) - len(found)
     if found:
         parts += [Text(""), _table(result)]
         parts += _blocking(found, {rule.id: rulebook.summary(rule) for rule in result.rules})
+    parts += _news(result, verbose)
     parts += [Text(""), *_coverage_lines(result)]
     if unused:
         parts.append(Text(f"{_count(unused, 'suppression comment')} without effect", style="yellow"))
@@ -65,8 +67,9 @@ def _parts(result: ScanResult, verbose: bool) -> list[RenderableType]:
     return parts
 
 
-def _finding(item: Finding) -> Text:
+def _finding(item: Finding, new: bool = False) -> Text:
     text = Text(f"{item.location}: ")
+    text.append("new " if new else "", style="bold red")
     text.append(f"{item.rule} ", style="bold")
     text.append(f"{item.phase.value}/{item.support.value}", style=_STYLE[item.support])
     text.append(f" {item.message}")
@@ -76,6 +79,24 @@ def _finding(item: Finding) -> Text:
     if item.lossy:
         text.append("\n    lossy: only part of what matters is visible here", style="dim")
     return text
+
+
+def _news(result: ScanResult, verbose: bool) -> list[RenderableType]:
+    """What the baseline does not know, and what it knows but is gone."""
+    if result.baseline is None:
+        return []
+    parts: list[RenderableType] = []
+    found = [item for item in result.findings if result.is_new(item)]
+    new = [f"{item.location}: {item.rule} {item.message}" for item in found]
+    gone = [f"{item.path}: {item.rule} ({item.id})" for item in result.baseline.gone]
+    for title, rows in (("New since the baseline", new), ("In the baseline, and gone", gone)):
+        if rows:
+            shown = rows if verbose else rows[: 2 * _TOP]
+            parts += [Text(""), Text(title, style="bold"), *(Text(f"  {row}") for row in shown)]
+            parts += (
+                [Text(f"  and {len(rows) - len(shown)} more (--verbose)")] if len(shown) < len(rows) else []
+            )
+    return parts
 
 
 def _scope(result: ScanResult) -> Text:

@@ -1,0 +1,160 @@
+"""What git knows of a checkout, asked without ever changing it, its index included."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from portkit.errors import UsageError
+
+_GITLINK = "160000"  # mode of a submodule
+_SLOW = 300  # seconds
+_SAFE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
+_DIFF = (
+    *("diff", "--raw", "-z", "--no-abbrev", "--find-renames"),
+    *("--no-ext-diff", "--no-relative", "--ignore-submodules=none"),
+)
+
+
+class GitFailed(Exception):
+    """Git is not there, or said no; the text is what it said."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or a submodule in a commit."""
+
+    mode: str
+    sha: str
+
+    @property
+    def is_submodule(self) -> bool:
+        return self.mode == _GITLINK
+
+
+def run(folder: Path, *arguments: str, data: bytes = b"", index: Path | None = None) -> bytes:
+    """What one git command prints.  `index` takes the place of the checkout's own index."""
+    environment = {**os.environ, **_SAFE, **({"GIT_INDEX_FILE": str(index)} if index is not None else {})}
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, input=data, capture_output=True, check=False, timeout=_SLOW, env=environment
+        )
+    except FileNotFoundError:
+        raise GitFailed("git is not installed") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise GitFailed(str(error)) from None
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()
+        raise GitFailed(said.partition("\n")[0].removeprefix("fatal: ") or "git failed")
+    return done.stdout
+
+
+def top(folder: Path) -> Path:
+    """The root of the checkout around a folder.  Raises UsageError where there is none."""
+    try:
+        return Path(os.fsdecode(run(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
+    except GitFailed as error:
+        raise UsageError(
+            f"This is not a git checkout: {error}.",
+            place=str(folder),
+            remedy="--diff-base needs one; scan without it.",
+        ) from None
+
+
+def merge_base(checkout: Path, revision: str) -> str:
+    """The commit at which the checked-out branch left `revision`.  Raises UsageError."""
+    try:
+        name = f"{revision}^{{commit}}"
+        found = run(checkout, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    except GitFailed:
+        raise UsageError(
+            f"There is no revision {revision}.",
+            place=str(checkout),
+            remedy="`git fetch` brings it, if it is that of a remote branch (`origin/main`).",
+        ) from None
+    try:
+        return run(checkout, "merge-base", found.decode().strip(), "HEAD").decode().split()[0]
+    except (GitFailed, IndexError):
+        raise UsageError(
+            f"The checked-out commit and {revision} have no common ancestor.",
+            place=str(checkout),
+            remedy="A shallow clone may lack it: `git fetch --unshallow` (GitHub Actions: `fetch-depth: 0`).",
+        ) from None
+
+
+def tree(checkout: Path, commit: str) -> dict[str, Entry]:
+    """Every file and submodule of a commit, by path."""
+    found = {}
+    for line in _parts(run(checkout, "ls-tree", "-r", "-z", "--full-tree", commit)):
+        about, _, path = line.partition("\t")
+        mode, _, sha = about.split(" ")
+        found[path] = Entry(mode, sha)
+    return found
+
+
+def changed(checkout: Path, commit: str) -> dict[str, Entry | None]:
+    """Paths of the working tree that differ from a commit, with what they were there; None: nothing.
+
+    Renames are followed; changes that are not committed, and files that are not tracked, count.
+    """
+    with tempfile.TemporaryDirectory(prefix="portkit-") as folder:
+        index = Path(folder) / "index"
+        _copy_index(checkout, index)
+        return dict(_differences(run(checkout, *_DIFF, commit, "--", index=index)))
+
+
+def _copy_index(checkout: Path, index: Path) -> None:
+    """An index of our own in which new files are intended to be added, so that git sees their renames."""
+    name = os.fsdecode(run(checkout, "rev-parse", "--git-path", "index").removesuffix(b"\n"))
+    if (checkout / name).exists():
+        shutil.copyfile(checkout / name, index)
+    new = run(checkout, "ls-files", "--others", "--exclude-standard", "-z")
+    files = [part for part in new.split(b"\0") if part and not part.endswith(b"/")]  # no other checkouts
+    if files:
+        names = b"\0".join(files)
+        run(
+            checkout,
+            *("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul"),
+            data=names,
+            index=index,
+        )
+
+
+def _differences(raw: bytes) -> Iterator[tuple[str, Entry | None]]:
+    parts = iter(_parts(raw))
+    for about in parts:
+        mode, _, sha, _, status = about.removeprefix(":").split(" ")
+        path = next(parts)
+        if status[0] in "RC":  # the old name comes first
+            path = next(parts)
+        exists = sha.strip("0") != ""
+        if exists or status[0] != "U":  # a conflict is told twice, once without what was before
+            yield path, Entry(mode, sha) if exists else None
+
+
+def blobs(checkout: Path, shas: Sequence[str]) -> Mapping[str, bytes]:
+    """The contents of files, by hash; those that are not there (a partial clone) are left out."""
+    if not shas:
+        return {}
+    out = run(checkout, "cat-file", "--batch", data="".join(f"{sha}\n" for sha in shas).encode())
+    found: dict[str, bytes] = {}
+    at = 0
+    while at < len(out):
+        end = out.index(b"\n", at)
+        words = out[at:end].decode().split()
+        at = end + 1
+        if len(words) == 3:  # sha, type, size
+            size = int(words[2])
+            found[words[0]] = out[at : at + size]
+            at += size + 1
+    return found
+
+
+def _parts(raw: bytes) -> list[str]:
+    return [os.fsdecode(part) for part in raw.split(b"\0") if part]
