@@ -15,24 +15,6 @@ from portkit.cli import run
 from portkit.finding import Phase
 from portkit.reports.json import SCHEMA_VERSION
 
-KEYS = {
-    *(
-        "id",
-        "rule",
-        "phase",
-        "support",
-        "path",
-        "cell",
-        "line",
-        "column",
-        "end_line",
-        "end_column",
-        "message",
-    ),
-    *("remedy", "qualified_name", "scope", "guard", "snippet", "note", "lossy", "new"),
-    *("aliases", "guard_kind", "guard_line", "import_time", "effort_minutes", "effort_basis"),
-}
-
 
 @pytest.fixture(autouse=True)
 def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,13 +37,12 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return code, out, err
 
 
-def test_json_has_exactly_the_keys_of_the_schema(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_its_parts_in_order(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = said(capsys, "scan", str(project), "--format", "json")
     data = json.loads(out)
     assert (code, err) == (0, "")
     assert list(data) == ["schema_version", "run", "scope", "coverage", "findings"]
     assert data["schema_version"] == SCHEMA_VERSION
-    assert all(set(item) == KEYS for item in data["findings"])
     assert [(item["path"], item["rule"]) for item in data["findings"]] == [
         ("a.py", "PK901"),
         ("a.py", "PK902"),
