@@ -6,15 +6,25 @@ import ast
 import re
 from collections.abc import Iterable
 
+from portkit.analyzers import _texts
 from portkit.finding import Finding, Phase, Support
 from portkit.rule import Context, Rule
 
 VARIABLE = re.compile(
-    r"(?:CUDA|NCCL|CUBLAS|CUDNN|NVTE|NVIDIA|TORCH_NCCL|TORCH_CUDA|PYTORCH_CUDA|PYTORCH_NVML)_[A-Z0-9_]+\Z"
+    r"(?:(?:CUDA|NCCL|CUBLAS|CUBLASLT|CUDNN|NVTE|NVIDIA|NVSHMEM|NVRTC|TORCH_NCCL|TORCH_CUDA|TORCH_CUDNN|TORCH_CUBLAS"
+    r"|TORCH_ALLOW_TF32|PYTORCH_CUDA|PYTORCH_NVML|PYTORCH_NO_CUDA|TORCHINDUCTOR_CUDA|FLASH_ATTENTION)_[A-Z0-9_]+"
+    r"|(?:FORCE|USE|WITH|NO|BUILD|SKIP|DISABLE|ENABLE|TORCH_USE)_CUDA(?:_[A-Z_]+)?)\Z"
+)
+_KNOWN = re.compile(
+    r"CUDA_(?:VISIBLE|LAUNCH|DEVICE|HOME|PATH|MODULE|CACHE)|NCCL_|NVTE_|CUBLAS_|PYTORCH_CUDA|TORCH_CUDA"
+)
+_ASSIGNMENT = re.compile(
+    r"(?:^|[\s;&|({])((?:CUDA|NCCL|NVTE|CUBLAS|PYTORCH_CUDA|TORCH_CUDA)_[A-Z0-9_]+)=\S*\s+[\w./{]"
 )
 _CHOOSING = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 _BUILDING = frozenset(
     {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDNN_HOME", "TORCH_CUDA_ARCH_LIST", "CUDA_ARCH"}
+    | {"FORCE_CUDA", "WITH_CUDA", "BUILD_CUDA", "SKIP_CUDA_BUILD", "FLASH_ATTENTION_FORCE_BUILD"}
 )
 _METHODS = frozenset({"get", "setdefault", "pop", "getenv", "putenv", "unsetenv", "setenv", "delenv"})
 
@@ -22,7 +32,8 @@ _METHODS = frozenset({"get", "setdefault", "pop", "getenv", "putenv", "unsetenv"
 class CudaEnvironment(Rule):
     """An environment variable of CUDA or NCCL is read or set.
 
-    What: `os.environ["CUDA_VISIBLE_DEVICES"]`, `os.getenv("NCCL_...")`, and so on.
+    What: `os.environ["CUDA_VISIBLE_DEVICES"]`, `os.getenv("NCCL_...")`, `dict(os.environ, CUDA_...="1")`,
+    names kept in a constant, commands such as `"CUDA_VISIBLE_DEVICES=0 python ..."`, and so on.
     Why: each vendor has variables of its own: devices are not hidden by another vendor's. The others are
     ignored elsewhere.
     Instead: for the choice of devices, let the launcher set the vendor's variable, or pass an index to
@@ -34,18 +45,53 @@ class CudaEnvironment(Rule):
     name = "cuda_environment"
     phase = Phase.FULL_MODEL
     minutes = 10
-    triggers = (b"cuda_", b"nccl_", b"cublas_", b"cudnn_", b"nvte_", b"nvidia_")
+    triggers = (b"cuda_", b"nccl_", b"cublas", b"cudnn_", b"nvte_", b"nvidia_", b"_cuda")
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
-        if (
-            not isinstance(node.value, str)
-            or not VARIABLE.match(node.value)
-            or not _in_environment(node, ctx)
-        ):
+        if not isinstance(node.value, str):
             return
-        support, remedy = advice(node.value)
-        yield ctx.finding(
-            self, node, f"{node.value} is a variable of NVIDIA's software", support=support, remedy=remedy
+        if VARIABLE.match(node.value):
+            if _in_environment(node, ctx):
+                yield self._variable(node, node.value, ctx)
+            elif _is_listed(node, ctx):
+                yield self._variable(node, node.value, ctx, listed=True)
+        elif not isinstance(ctx.parent(node), ast.JoinedStr):
+            yield from self._command(node, node.value, ctx)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr, ctx: Context) -> Iterable[Finding]:
+        parts = (item.value if isinstance(item, ast.Constant) else "0" for item in node.values)
+        yield from self._command(node, "".join(map(str, parts)), ctx)
+
+    def visit_keyword(self, node: ast.keyword, ctx: Context) -> Iterable[Finding]:
+        """`dict(os.environ, CUDA_VISIBLE_DEVICES="0")`, `os.environ.update(NCCL_DEBUG="INFO")`."""
+        call = ctx.parent(node)
+        if node.arg is None or not VARIABLE.match(node.arg) or not isinstance(call, ast.Call):
+            return
+        takes = [call.func, *call.args]
+        if any((ctx.resolve(item) or "").startswith("os.environ") or _is_environment(item) for item in takes):
+            yield self._variable(node, node.arg, ctx)
+
+    def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
+        """`os.environ[KEY]` where KEY is a constant of the file."""
+        if not isinstance(node.ctx, ast.Load) or not _in_environment(node, ctx):
+            return
+        value = ctx.constant(node)
+        if isinstance(value, str) and VARIABLE.match(value):
+            yield self._variable(node, value, ctx)
+
+    def _command(self, node: ast.expr, text: str, ctx: Context) -> Iterable[Finding]:
+        """A shell command that sets a variable for a program: `CUDA_VISIBLE_DEVICES=0 python train.py`."""
+        match = _ASSIGNMENT.search(text)
+        if match is None or not _texts.is_command(node, ctx):
+            return
+        yield self._variable(node, match.group(1), ctx)
+
+    def _variable(self, node: ast.AST, name: str, ctx: Context, listed: bool = False) -> Finding:
+        support, remedy = advice(name)
+        if listed and support is Support.MANUAL:
+            support = Support.UNKNOWN
+        return ctx.finding(
+            self, node, f"{name} is a variable of NVIDIA's software", support=support, remedy=remedy
         )
 
 
@@ -62,7 +108,15 @@ def advice(name: str) -> tuple[Support, str]:
     return Support.PORTABLE, "Ignored elsewhere."
 
 
-def _in_environment(node: ast.Constant, ctx: Context) -> bool:
+def _is_listed(node: ast.Constant, ctx: Context) -> bool:
+    """Whether the name of a variable stands in a list: of those to keep, to pass on, to take away."""
+    if not _KNOWN.match(str(node.value)):
+        return False
+    parent = ctx.parent(node)
+    return isinstance(parent, (ast.List, ast.Tuple, ast.Set))
+
+
+def _in_environment(node: ast.expr, ctx: Context) -> bool:
     parent = ctx.parent(node)
     if isinstance(parent, ast.Subscript):
         return ctx.resolve(parent.value) == "os.environ" or _is_environment(parent.value)

@@ -36,6 +36,19 @@ class DataParallel(Rule):
     minutes = 60
     triggers = (b"parallel",)
 
+    def visit_ClassDef(self, node: ast.ClassDef, ctx: Context) -> Iterable[Finding]:
+        for base in node.bases:
+            name = ctx.resolve(base)
+            if name in _NAMES:
+                yield ctx.finding(
+                    self,
+                    base,
+                    f"{node.name} extends {name}, which is for several CUDA devices in one process",
+                    support=Support.MANUAL,
+                    remedy="Use DistributedDataParallel with one process a device.",
+                    qualified_name=name,
+                )
+
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node.func)
         if name not in _NAMES:

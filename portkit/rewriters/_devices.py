@@ -11,7 +11,7 @@ from portkit.rewriters import _references, _sites
 from portkit.rule import Context
 
 _WHOLE = re.compile(r"cuda(?::(\d+))?\Z")
-_FORMAT = re.compile(r"cuda:\{0?\}\Z")
+_FORMAT = re.compile(r"cuda:\{(?P<field>\w*)\}\Z")
 _PERCENT = re.compile(r"cuda:%[dis]\Z")
 _NAME = re.compile(r"(?:^|_)(?:dev|device|devices)(?:$|_(?:type|name|id|str|string))", re.I)
 
@@ -33,10 +33,20 @@ def spelling(node: ast.AST, ctx: Context) -> Spelling | None:
     if isinstance(node, ast.BinOp):
         return _from_operator(node, ctx)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        text = _text(node.func.value)
-        if text is not None and _FORMAT.match(text) and len(node.args) == 1 and not node.keywords:
-            return Spelling(ordinal(node.args[0], ctx))
+        return _from_format(node, _text(node.func.value) or "", ctx)
     return None
+
+
+def _from_format(node: ast.Call, text: str, ctx: Context) -> Spelling | None:
+    """`"cuda:{}".format(i)`, or with a named field."""
+    match = _FORMAT.match(text)
+    if match is None or len(node.args) + len(node.keywords) != 1:
+        return None
+    field = match.group("field")
+    if field in ("", "0"):
+        return Spelling(ordinal(node.args[0], ctx)) if node.args else None
+    given = [keyword.value for keyword in node.keywords if keyword.arg == field]
+    return Spelling(ordinal(given[0], ctx)) if given else None
 
 
 def _from_fstring(node: ast.JoinedStr, ctx: Context) -> Spelling | None:

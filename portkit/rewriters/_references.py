@@ -13,6 +13,8 @@ from portkit.rewriters import _index, _sites
 from portkit.rule import Context, Rule
 
 RUNTIME = "portkit.runtime"
+# modules of torch.cuda that only matter as a whole where they are passed around: their members count else
+MODULES = frozenset({"torch.cuda.memory", "torch.cuda.random", "torch.cuda.streams", "torch.cuda.graphs"})
 
 
 def spell(ctx: Context, target: str) -> tuple[str, list[Edit]]:
@@ -49,7 +51,9 @@ def known() -> frozenset[str]:
 def outermost(node: ast.expr, ctx: Context, name: str) -> bool:
     """Whether no longer known name starts here: `torch.cuda.nvtx` inside `torch.cuda.nvtx.range_push`."""
     parent = ctx.parent(node)
-    return not (isinstance(parent, ast.Attribute) and f"{name}.{parent.attr}" in known())
+    if not isinstance(parent, ast.Attribute):
+        return True
+    return name not in MODULES and f"{name}.{parent.attr}" not in known()
 
 
 class ReferenceRule(Rule):
@@ -77,6 +81,10 @@ class ReferenceRule(Rule):
             return
         section = tables.load("torch_cuda")[self.name]
         message = self.what.format(name=name)
+        if name in section.get("portable", {}):
+            fine = section["portable"][name]
+            yield ctx.finding(self, node, message, support=Support.PORTABLE, remedy=fine, qualified_name=name)
+            return
         reason = untouchable(node, ctx) or self.refuse(node, ctx, name)
         if name in section.get("manual", {}) or reason:
             remedy = section.get("manual", {}).get(name) or reason

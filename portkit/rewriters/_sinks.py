@@ -98,9 +98,28 @@ def _place(node: ast.expr, child: ast.AST, parent: ast.AST, ctx: Context) -> Goa
         return _entry(node, child, parent, ctx)
     if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
         return _element(node, child, parent, ctx)
+    if isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp)) and child is parent.elt:
+        return _made(parent, node, ctx)
+    if isinstance(parent, ast.Lambda) and child is parent.body:
+        return _made(parent, node, ctx)
     if isinstance(parent, (ast.BinOp, ast.Subscript)):
         return Goal.UNKNOWN if isinstance(parent, ast.BinOp) else Goal.ELSEWHERE
     return Goal.ELSEWHERE
+
+
+def _made(maker: ast.expr, node: ast.expr, ctx: Context) -> Goal:
+    """What is expected of the elements of a comprehension, or of the result of a lambda."""
+    outer = ctx.parent(maker)
+    names = (
+        [outer.arg or ""] if isinstance(outer, ast.keyword) else holders(maker, outer, ctx) if outer else []
+    )
+    if isinstance(outer, ast.keyword) and outer.arg == "default_factory":
+        field = ctx.parent(outer)
+        holder = ctx.parent(field) if field is not None else None
+        names = holders(field, holder, ctx) if field is not None and holder is not None else []
+    if any(_devices.is_device_name(name) or name.lower().startswith("device") for name in names):
+        return Goal.TEXT
+    return Goal.TEXT if ctx.is_device_sink(node) else Goal.UNKNOWN
 
 
 def _of_own_rule(node: ast.expr, child: ast.AST) -> Goal:
@@ -139,6 +158,9 @@ def _positional(node: ast.expr, child: ast.AST, call: ast.Call, ctx: Context) ->
     callee = ctx.resolve(call.func) or ""
     last = callee.rpartition(".")[2] or _devices.identifier(call.func)
     first = bool(call.args) and call.args[0] is child
+    if last in ("getattr", "setattr") and len(call.args) == 3 and child is call.args[2]:
+        key = _word(call.args[1]) or ""
+        return _named([key], node, ctx)
     if last in _TALK or last in _REFLECTION or child is call.func:
         return Goal.ELSEWHERE
     if callee in _OWN_RULE:
@@ -277,3 +299,13 @@ def substring(node: ast.AST, ctx: Context) -> ast.expr | None:
 
 def _word(node: ast.AST) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+_OTHERS = frozenset({"cpu", "mps", "xpu", "npu", "hpu", "mlu", "musa", "xla", "rocm", "hip", "tpu"})
+
+
+def is_cuda_entry(key: ast.expr | None, table: ast.Dict) -> bool:
+    """Whether a key of a dictionary is "cuda", beside the types of other devices."""
+    if key is None or _word(key) != "cuda":
+        return False
+    return any(item is not None and _word(item) in _OTHERS for item in table.keys)

@@ -94,6 +94,19 @@ class CudaDeviceLiteral(Rule):
             yield ctx.finding(self, node, message, support=support, remedy=remedy)
         yield from self._literal(node, ctx)
 
+    def visit_Dict(self, node: ast.Dict, ctx: Context) -> Iterable[Finding]:
+        """A table with an entry for each type of device."""
+        for key in node.keys:
+            if _sinks.is_cuda_entry(key, node):
+                assert key is not None
+                yield ctx.finding(
+                    self,
+                    key,
+                    "A table of device types has an entry for CUDA",
+                    support=Support.UNKNOWN,
+                    remedy="If it is asked for the device in use, give it entries for the others.",
+                )
+
     def visit_JoinedStr(self, node: ast.JoinedStr, ctx: Context) -> Iterable[Finding]:
         yield from self._literal(node, ctx)
 

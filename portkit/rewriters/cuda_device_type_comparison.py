@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _references, _sinks, _sites, _vendor
+from portkit.rewriters import _devices, _extension, _references, _sinks, _sites, _vendor
 from portkit.rule import Context, Rule
 
 _EQUAL = (ast.Eq, ast.NotEq)
@@ -16,11 +16,17 @@ _NOTE = (
 )
 
 
+_PATTERNS = frozenset(
+    {"re.match", "re.fullmatch", "re.search", "re.compile", "re.findall", "re.sub", "re.split"}
+)
+
+
 class CudaDeviceTypeComparison(Rule):
     """A test for CUDA stands where a test for an accelerator is meant.
 
     What: `device.type == "cuda"`, `device_type != "cuda"`, `device == "cuda"`, `"cuda" in str(device)`,
-    `device.startswith("cuda")`, `device in ("cuda", "cpu")`, `case "cuda":`.
+    `device.startswith("cuda")`, `device in ("cuda", "cpu")`, `case "cuda":`, patterns such as `cuda:(\\d+)`;
+    a test for the CPU whose other branch calls a CUDA extension.
     Why: another accelerator takes the path meant for the CPU. `device == "cuda"` is always false for a
     `torch.device`.
     Instead: `device.type != "cpu"` where a device type is compared; `pk.is_accelerator(device)` for other
@@ -49,6 +55,8 @@ class CudaDeviceTypeComparison(Rule):
             return
         if _devices.spelling(left, ctx) is not None:
             left, right = right, left
+        if _text(right) == "cpu" and isinstance(operator, _EQUAL):
+            yield from self._only_cpu(node, left, isinstance(operator, ast.NotEq), ctx)
         found = _devices.spelling(right, ctx)
         if found is None:
             return
@@ -59,15 +67,43 @@ class CudaDeviceTypeComparison(Rule):
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         around = ctx.parent(node)
+        if (ctx.resolve(node.func) or "") in _PATTERNS:
+            yield from self._pattern(node, ctx)
+            return
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "startswith" or len(node.args) != 1:
+            return
+        if _text(node.args[0]) == "cuda:":
+            yield self._manual(node, ctx, "Ask torch.device(name) for its type and its index.")
             return
         if not _is_cuda(node.args[0]) or (around is not None and _sinks.substring(around, ctx) is not None):
             return
         yield from self._loose(node, node.func.value, False, ctx)
 
+    def _pattern(self, node: ast.Call, ctx: Context) -> Iterator[Finding]:
+        """`re.match(r"cuda:(\\d+)", device)`."""
+        pattern = node.args[0] if node.args else None
+        if pattern is None or not _text(pattern).lstrip("^(").startswith(
+            ("cuda:", "cuda(", "cuda$", "cuda|")
+        ):
+            return
+        device = _inside_str(node.args[1]) if len(node.args) > 1 else None
+        if device is not None and (_is_device(device) or ctx.is_device_sink(device)):
+            yield self._manual(node, ctx, "Ask torch.device(name) for its type and its index.")
+        else:
+            yield self._unknown(node, ctx)
+
     def visit_MatchValue(self, node: ast.MatchValue, ctx: Context) -> Iterable[Finding]:
         if _devices.spelling(node.value, ctx) is not None:
             yield self._manual(node, ctx, "Add a case for other accelerators: a pattern can't call portkit.")
+
+    def _only_cpu(self, node: ast.Compare, left: ast.expr, negated: bool, ctx: Context) -> Iterator[Finding]:
+        """`if x.device.type == "cpu": ... else: <CUDA code>`: a dependency without the word."""
+        if not (_is_type(left, ctx) or _is_device(left)):
+            return
+        if _extension.is_reached(node, negated, ctx):
+            yield self._manual(
+                node, ctx, "Every device but the CPU goes to CUDA code: test for what that needs."
+            )
 
     def _equality(self, node: ast.Compare, left: ast.expr, negated: bool, ctx: Context) -> Iterator[Finding]:
         if isinstance(left, ast.Call) and ctx.resolve(left.func) == "portkit.runtime.device_type":
@@ -152,6 +188,10 @@ class CudaDeviceTypeComparison(Rule):
             support=Support.UNKNOWN,
             remedy="If it is one, use pk.is_accelerator(device); if not, suppress the finding.",
         )
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _is_cuda(node: ast.expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from portkit.analyzers import _flags
 from portkit.finding import (
     Edit,
     Finding,
@@ -19,13 +20,15 @@ from portkit.rewriters import _calls, _index, _references, _sites
 from portkit.rule import Context, Rule
 
 _SIGNATURE = "device=None, non_blocking=False, memory_format=None"
+_UNBOUND = frozenset({"torch.Tensor.cuda", "torch.nn.Module.cuda"})
 _ORDER = ("device", "non_blocking", "memory_format")
 
 
 class CudaMethod(Rule):
     """A tensor or module is moved to CUDA by name.
 
-    What: `x.cuda()`, `x.cuda(i)`, `x.cuda(device=i, non_blocking=True)` on any receiver.
+    What: `x.cuda()`, `x.cuda(i)`, `x.cuda(device=i, non_blocking=True)` on any receiver; the method passed
+    around, or looked up by its name.
     Why: it fails where there is no CUDA, and moves nothing to another accelerator.
     Instead: `x.to(pk.device())`, `x.to(pk.device(i), non_blocking=...)`.
     Safety: the same on CUDA. On MPS, torch before 2.13 may corrupt data in asynchronous copies, so
@@ -37,9 +40,10 @@ class CudaMethod(Rule):
     name = "cuda_method"
     phase = Phase.FULL_MODEL
     minutes = 10
-    triggers = (b".cuda",)
+    triggers = (b".cuda", b'cuda"', b"cuda'")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        yield from self._by_name(node, ctx)
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "cuda" or ctx.resolve(node.func):
             return
         receiver = node.func.value
@@ -63,6 +67,49 @@ class CudaMethod(Rule):
             support=Support.AUTO,
             remedy="Use .to(pk.device()).",
             edits=list(_edits(node, node.func, bound, ctx)),
+        )
+
+    def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
+        """The method itself, passed around: `apply(model.cuda)`, `map(torch.Tensor.cuda, xs)`."""
+        if node.attr != "cuda" or not isinstance(node.ctx, ast.Load) or _sites.is_called(node, ctx):
+            return
+        name = ctx.resolve(node)
+        if isinstance(ctx.parent(node), ast.Attribute) or _is_super(node.value):
+            return
+        if name in _UNBOUND:
+            yield ctx.finding(
+                self,
+                node,
+                f"{name} moves its argument to CUDA",
+                support=Support.MANUAL,
+                remedy="Pass a function that calls .to(pk.device()).",
+                qualified_name=name,
+            )
+        elif name is None and not _flags.is_flag(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                "It is not visible whether this is the method that moves to CUDA",
+                support=Support.UNKNOWN,
+                remedy="If it is, call .to(pk.device()) instead; if it is a flag, suppress the finding.",
+            )
+
+    def _by_name(self, node: ast.Call, ctx: Context) -> Iterator[Finding]:
+        """`getattr(x, "cuda")`, `operator.methodcaller("cuda")`."""
+        is_getattr = isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1
+        if not is_getattr and ctx.resolve(node.func) != "operator.methodcaller":
+            return
+        word = node.args[1] if is_getattr else node.args[0] if node.args else None
+        if not isinstance(word, ast.Constant) or word.value != "cuda" or ctx.resolve(node) is not None:
+            return
+        if is_getattr and _flags.is_holder(node.args[0]):
+            return  # a flag of the program's options
+        yield ctx.finding(
+            self,
+            node,
+            "The method cuda is looked up by its name",
+            support=Support.MANUAL,
+            remedy="Call .to(pk.device()).",
         )
 
 

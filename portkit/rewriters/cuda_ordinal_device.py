@@ -13,6 +13,9 @@ _INTEGERS = frozenset(
     {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
 )
 _NAMES = frozenset({"rank", "local_rank", "ddp_local_rank", "global_rank", "gpu_id"})
+_GPUS = frozenset({"gpu", "gpu_idx", "gpu_index", "gpu_num", "cuda_id", "cuda_device_id", "gpus"})
+_KNOWN = ("transformers.", "sentence_transformers.")
+_NOTE = "If it is None, nothing was moved; now the accelerator is used."
 _SETTERS = frozenset({"set_device"})
 
 
@@ -20,7 +23,8 @@ class CudaOrdinalDevice(Rule):
     """A plain integer is used as a device.
 
     What: `x.to(0)`, `torch.zeros(3, device=rank)`, `torch.device(0)`, and `device = rank %
-    torch.cuda.device_count()`, where it is sure that the value is an integer.
+    torch.cuda.device_count()`, where it is sure that the value is an integer; `x.to(args.gpu)`, after a
+    review; `x.get_device()`, which is portable.
     Why: an integer means a CUDA ordinal in old torch, the current accelerator in new torch, and is an
     error on a CPU-only build.
     Instead: `pk.device(rank)`: where the variable is made, if it is only used as a device; else where it
@@ -31,7 +35,7 @@ class CudaOrdinalDevice(Rule):
     id = "PK316"
     name = "cuda_ordinal_device"
     phase = Phase.FULL_MODEL
-    triggers = (b"rank", b"gpu", b"cuda", b".to(", b"device=")
+    triggers = (b"rank", b"gpu", b"cuda", b".to(", b"device=", b"get_device")
 
     def visit_Assign(self, node: ast.Assign, ctx: Context) -> Iterable[Finding]:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -49,8 +53,51 @@ class CudaOrdinalDevice(Rule):
         for value in (leaf for argument in _device_arguments(node, ctx) for leaf in _branches(argument)):
             if _is_ordinal(value, ctx):
                 yield self._wrapped(value, ctx, "A plain integer is used as a device")
+            elif _devices.identifier(value) in _GPUS and not _assigned_device(value, ctx):
+                yield self._wrapped(value, ctx, "A GPU's number may be used as a device", _NOTE)
+        yield from self._passed(node, ctx)
+        yield from self._asked(node, ctx)
 
-    def _wrapped(self, node: ast.expr, ctx: Context, message: str) -> Finding:
+    def _passed(self, node: ast.Call, ctx: Context) -> Iterator[Finding]:
+        """`f(device=0)` of a function that is not torch's."""
+        callee = ctx.resolve(node.func) or ""
+        for keyword in node.keywords:
+            plain = isinstance(keyword.value, ast.Constant) and type(keyword.value.value) is int
+            if keyword.arg != "device" or not plain or keyword.value in _device_arguments(node, ctx):
+                continue
+            if callee.startswith(_KNOWN):
+                yield self._wrapped(keyword.value, ctx, "A plain integer is used as a device")
+            else:
+                yield ctx.finding(
+                    self,
+                    keyword.value,
+                    "A plain integer is passed as a device",
+                    support=Support.UNKNOWN,
+                    remedy="If it is a CUDA ordinal, pass pk.device(i).",
+                )
+
+    def _asked(self, node: ast.Call, ctx: Context) -> Iterator[Finding]:
+        """`x.get_device()`, which is the ordinal of a tensor's device."""
+        function = node.func
+        if (
+            not isinstance(function, ast.Attribute)
+            or function.attr != "get_device"
+            or node.args
+            or node.keywords
+        ):
+            return
+        own = isinstance(function.value, ast.Name) and function.value.id in ("self", "cls")
+        if own or ctx.resolve(function) is not None or "def get_device" in ctx.text:
+            return
+        yield ctx.finding(
+            self,
+            node,
+            "A tensor is asked for the ordinal of its device",
+            support=Support.PORTABLE,
+            remedy="It is -1 on the CPU; x.device says the same with the type of the device.",
+        )
+
+    def _wrapped(self, node: ast.expr, ctx: Context, message: str, note: str = "") -> Finding:
         text, imports = _references.spell(ctx, "pk.device")
         source = f"{text}({ctx.source(node)})"
         parent = ctx.parent(node)
@@ -58,7 +105,10 @@ class CudaOrdinalDevice(Rule):
         if isinstance(parent, ast.Call) and ctx.resolve(parent.func) == "torch.device":
             whole = parent
         edits: list[Edit] = [Replace(ctx.span(whole), source), *imports]
-        return ctx.finding(self, node, message, support=Support.AUTO, remedy=f"Use {source}.", edits=edits)
+        support = Support.REVIEW if note else Support.AUTO
+        return ctx.finding(
+            self, node, message, support=support, remedy=f"Use {source}.", note=note, edits=edits
+        )
 
 
 def _device_arguments(call: ast.Call, ctx: Context) -> Iterator[ast.expr]:
@@ -167,3 +217,11 @@ def _in_device_place(node: ast.Name, ctx: Context) -> bool:
         return False
     last = _devices.identifier(parent.func)
     return last == "to" or last in _SETTERS or last in ("cuda", "ddp_device_ids")
+
+
+def _assigned_device(node: ast.expr, ctx: Context) -> bool:
+    """Whether a name like `gpu` holds a device already: `gpu = torch.device(...)`, `gpu = pk.device(...)`."""
+    if not isinstance(node, ast.Name):
+        return False
+    values = _assignments(node, ctx)
+    return any(isinstance(value, ast.Call) and not _is_integer(value, ctx) for value in values)

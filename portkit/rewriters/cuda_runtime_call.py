@@ -11,7 +11,8 @@ from portkit.rewriters import _devices, _references, _sites, _vendor, nccl_backe
 from portkit.rule import Context
 
 _ROOT = "torch.cuda"
-_ELSEWHERE = ("torch.cuda.amp", "torch.cuda.tunable")  # module objects: their members are looked at
+_PRIVATE = "torch._C._cuda"  # functions of the extension module behind torch.cuda
+_ELSEWHERE = frozenset({"torch.cuda.amp", "torch.cuda.amp.common"})  # modules: their members are looked at
 _DIVISIONS = (ast.Mod, ast.FloorDiv, ast.Div)
 _PROPERTIES = "torch.cuda.get_device_properties"
 # property → function, what follows its call, what differs
@@ -53,6 +54,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
             return
         call = ctx.parent(node)
         if not isinstance(call, ast.Call) or _devices.identifier(call.func) not in _PATCHERS:
+            yield from self._path(node, ctx)
             return
         yield ctx.finding(
             self,
@@ -62,10 +64,40 @@ class CudaRuntimeCall(_references.ReferenceRule):
             remedy="Patch the function that the migrated code calls instead.",
         )
 
+    def _path(self, node: ast.Constant, ctx: Context) -> Iterator[Finding]:
+        """`sys.modules["torch.cuda"]`, tables of functions by name."""
+        place = ctx.parent(node)
+        name = str(node.value)
+        whole = name.startswith(_ROOT) and not name.endswith("Tensor")
+        if whole and isinstance(place, (ast.Subscript, ast.List, ast.Tuple, ast.Set, ast.Dict)):
+            yield ctx.finding(
+                self,
+                node,
+                f"{name} is named in a string",
+                support=Support.UNKNOWN,
+                remedy="If it is looked up, name what the migrated code calls instead.",
+            )
+
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        yield from super().visit_Call(node, ctx)
+        if ctx.resolve(node.func) == "importlib.import_module":
+            yield from self.reference(node, ctx)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name != "hasattr" or len(node.args) != 2 or ctx.resolve(node.args[0]) != "torch":
+            return
+        if ctx.constant(node.args[1]) == "cuda":
+            yield ctx.finding(
+                self,
+                node,
+                "torch is asked whether it has torch.cuda",
+                support=Support.PORTABLE,
+                remedy="It is true for every build of torch.",
+            )
+
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
         """Also report members of torch.cuda that the table does not know."""
         name = ctx.resolve(node)
-        if name is None or not (name == _ROOT or name.startswith(f"{_ROOT}.")):
+        if name is None or not (name == _ROOT or name.startswith((f"{_ROOT}.", _PRIVATE))):
             return
         if name == _sites.AVAILABLE and not self.skip(node, ctx, name) and _is_for_nvidia(node, ctx):
             yield ctx.finding(
@@ -84,7 +116,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
             yield ctx.finding(
                 self,
                 node,
-                f"{name} is used as a whole" if name == _ROOT else f"{name} has no portable counterpart",
+                _described(name),
                 support=Support.MANUAL,
                 remedy='Keep it under `if device.type == "cuda"`, with another way beside it.',
                 qualified_name=name,
@@ -114,14 +146,14 @@ class CudaRuntimeCall(_references.ReferenceRule):
         if isinstance(ctx.parent(node), ast.Attribute) or _references.is_alias(node, ctx):
             return False
         parent = ctx.parent(node)
-        if isinstance(parent, ast.Call) and ctx.resolve(parent) is not None:
+        if isinstance(parent, ast.Call) and parent.func is not node and ctx.resolve(parent) is not None:
             return False  # getattr(torch.cuda, "name"): the name is what counts
         if isinstance(node, ast.Name) and name == _ROOT and ctx.is_shadowed(node.id, node):
             return False
         prefixes = {name.rsplit(".", i)[0] for i in range(name.count("."))}
-        if prefixes & _references.known() or name.endswith(("Tensor", "custom_fwd", "custom_bwd")):
+        if (prefixes - _references.MODULES) & _references.known() or name in _references.known():
             return False
-        return not name.startswith(_ELSEWHERE) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+        return name not in _ELSEWHERE and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
 
     def skip(self, node: ast.expr, ctx: Context, name: str) -> bool:
         """Tests that belong to a choice of device or back end, or refuse to run, have rules of their own."""
@@ -148,6 +180,14 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 device, more = _references.spell(ctx, "pk.device")
                 return [Replace(ctx.span(call), f"{device}({text}())"), *imports, *more]
         return _references.replace_name(ctx, node, target)
+
+
+def _described(name: str) -> str:
+    if name == _ROOT:
+        return f"{name} is used as a whole"
+    if name.startswith(_PRIVATE) or "._" in name:
+        return f"{name} is private to torch"
+    return f"{name} has no portable counterpart"
 
 
 def _property(node: ast.expr, ctx: Context) -> ast.Attribute | None:

@@ -5,23 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from portkit import tables
 from portkit.finding import Edit, Finding, Phase, Replace, SetArgument, Support
 from portkit.rewriters import _references, _sites
 from portkit.rule import Context, Rule
 
-_DTYPES = {
-    "FloatTensor": "float32",
-    "DoubleTensor": "float64",
-    "HalfTensor": "float16",
-    "BFloat16Tensor": "bfloat16",
-    "ByteTensor": "uint8",
-    "CharTensor": "int8",
-    "ShortTensor": "int16",
-    "IntTensor": "int32",
-    "LongTensor": "int64",
-    "BoolTensor": "bool",
-}
-_PREFIX = "torch.cuda."
 _DEFAULT = "torch.set_default_tensor_type"
 _NOTE = (
     "torch.Tensor(...) still makes CPU tensors, and a shuffling DataLoader needs "
@@ -45,7 +33,7 @@ class CudaTensorType(Rule):
     id = "PK104"
     name = "cuda_tensor_type"
     phase = Phase.OPERATOR
-    triggers = (b"tensor",)
+    triggers = (b"tensor", b"storage")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         dtype = _dtype(node.func, ctx)
@@ -128,6 +116,10 @@ class CudaTensorType(Rule):
         )
 
     def _mention(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
+        other = _table()["manual"].get(ctx.resolve(node) or "")
+        if other is not None and not _references.is_alias(node, ctx):
+            yield self._manual(node, ctx, other)
+            return
         if _dtype(node, ctx) is None or _is_part(node, ctx) or _references.is_alias(node, ctx):
             return
         yield self._manual(node, ctx, "Pass a dtype and a device instead of a tensor type.")
@@ -154,7 +146,14 @@ def _dtype(node: ast.expr, ctx: Context) -> str | None:
         name = node.value if isinstance(node.value, str) else ""
     else:
         name = ctx.resolve(node) or ""
-    return _DTYPES.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
+    dtype: str | None = _table()["dtype"].get(name)
+    return dtype
+
+
+def _table() -> dict[str, dict[str, str]]:
+    """The tensor types of torch.cuda: those with a dtype, and those that a person has to replace."""
+    table: dict[str, dict[str, str]] = tables.load("torch_cuda")[CudaTensorType.name]
+    return table
 
 
 def _maker(node: ast.Call) -> str | None:

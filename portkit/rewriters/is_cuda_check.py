@@ -27,6 +27,24 @@ class IsCudaCheck(Rule):
     triggers = (b"is_cuda",)
     opens_branch = True
 
+    def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
+        """`getattr(x, "is_cuda", False)`."""
+        if (
+            not isinstance(node.func, ast.Name)
+            or node.func.id not in ("getattr", "hasattr")
+            or len(node.args) < 2
+        ):
+            return
+        word = node.args[1]
+        if isinstance(word, ast.Constant) and word.value == "is_cuda":
+            yield ctx.finding(
+                self,
+                node,
+                "is_cuda is looked up by its name",
+                support=Support.MANUAL,
+                remedy="Use pk.is_accelerator(x), if x is a tensor or a device.",
+            )
+
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or ctx.resolve(node) is not None:
             return

@@ -9,12 +9,21 @@ from portkit.finding import Edit, Finding, Phase, Replace, SetArgument, Support
 from portkit.rewriters import _calls, _devices
 from portkit.rule import Context, Rule
 
+# function → position of its map_location
+_LOADERS = {
+    "torch.load": 1,
+    "torch.jit.load": 1,
+    "torch.hub.load_state_dict_from_url": 2,
+    "torch.utils.model_zoo.load_url": 2,
+}
+
 
 class MapLocationCuda(Rule):
     """A checkpoint is loaded onto CUDA.
 
-    What: `map_location="cuda:0"`, an ordinal, `lambda s, l: s.cuda(i)`, and `torch.load(path)` without
-    `map_location`, which puts tensors back on the device that they were saved from.
+    What: `map_location="cuda:0"`, an ordinal, `lambda s, l: s.cuda(i)`; `torch.load(path)`,
+    `torch.jit.load(path)` or `torch.hub.load_state_dict_from_url(url)` without `map_location`, which put
+    tensors back on the device that they were saved from.
     Why: loading fails where that device does not exist; an ordinal is an error even with CUDA.
     Instead: `map_location=pk.device(i)`. In a dictionary, the keys are tags that stand in the file and
     stay; the values become devices of this machine. Without `map_location`: `map_location="cpu"`, after a
@@ -26,14 +35,16 @@ class MapLocationCuda(Rule):
     id = "PK310"
     name = "map_location_cuda"
     phase = Phase.FULL_MODEL
-    triggers = (b"map_location", b"load(")
+    triggers = (b"map_location", b"load")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
-        is_load = ctx.resolve(node.func) == "torch.load"
-        given = _calls.argument(node, 1 if is_load else None, "map_location")
+        name = ctx.resolve(node.func) or ""
+        position = _LOADERS.get(name)
+        is_load = position is not None
+        given = _calls.argument(node, position, "map_location")
         if given is not None:
             yield from self._given(given.node, is_load, ctx)
-        elif is_load and not _calls.is_starred(node) and len(node.args) < 2:
+        elif position is not None and not _calls.is_starred(node) and len(node.args) <= position:
             yield ctx.finding(
                 self,
                 node,
@@ -42,7 +53,7 @@ class MapLocationCuda(Rule):
                 remedy='Add map_location="cpu", and move what is used directly.',
                 note="Tensors that were saved from CUDA are on the CPU after loading, on CUDA too.",
                 edits=[SetArgument(ctx.span(node), "map_location", '"cpu"')],
-                qualified_name="torch.load",
+                qualified_name=name,
             )
 
     def _given(self, value: ast.expr, is_load: bool, ctx: Context) -> Iterator[Finding]:

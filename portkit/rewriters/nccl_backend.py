@@ -12,6 +12,7 @@ from portkit.rewriters._devices import identifier
 from portkit.rule import Context
 
 _PAIRS = re.compile(r"(?:^|,)\s*\w+:nccl\s*(?:,|$)")
+_SYMMETRIC = "torch.distributed._symmetric_memory."
 _NOTE = "Without CUDA the default back end is another one, and the test is then true for it."
 
 
@@ -29,8 +30,25 @@ class NcclBackend(_references.ReferenceRule):
     id = "PK307"
     name = "nccl_backend"
     phase = Phase.FULL_MODEL
-    triggers = (b"nccl",)
+    triggers = (b"nccl", b"symmetric_memory")
     what = "{name} exists with NCCL only"
+
+    def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
+        """Also report what works through NVLink alone."""
+        yield from super().reference(node, ctx)
+        name = ctx.resolve(node) or ""
+        if not name.startswith(_SYMMETRIC) or isinstance(ctx.parent(node), ast.Attribute):
+            return
+        if _references.is_alias(node, ctx):
+            return
+        yield ctx.finding(
+            self,
+            node,
+            f"{name} shares memory between GPUs",
+            support=Support.MANUAL,
+            remedy="Use torch.distributed collectives where the device is not CUDA.",
+            qualified_name=name,
+        )
 
     def visit_IfExp(self, node: ast.IfExp, ctx: Context) -> Iterable[Finding]:
         if is_choice(node, ctx):

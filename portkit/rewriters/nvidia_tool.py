@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
+from portkit.analyzers import _texts
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
 from portkit.rewriters._references import ReferenceRule
@@ -18,6 +20,9 @@ _MODULES = {
     "gpustat": "Use pk.mem_get_info() and pk.device_count().",
     "nvtx": "Mark regions with pk.ranges.range(name).",
 }
+_PROFILERS = frozenset({"torch.autograd.profiler.profile", "torch.profiler.profile"})
+_COLUMN = re.compile(r"(?:self_)?cuda_(?:time|memory_usage)(?:_total)?(?:_str)?\Z")
+_COMMAND = re.compile(r"(?:^|[\s;&|/`(])nvidia-smi\b")
 _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 
 
@@ -47,6 +52,7 @@ class NvidiaTool(ReferenceRule):
         b"profile",
         b"cudart",
         b"cuda_time",
+        b"cuda_memory_usage",
     )
     what = "{name} is a tool of NVIDIA's"
 
@@ -60,10 +66,10 @@ class NvidiaTool(ReferenceRule):
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         yield from super().visit_Call(node, ctx)
-        if ctx.resolve(node.func) != "torch.autograd.profiler.profile":
+        if ctx.resolve(node.func) not in _PROFILERS:
             return
         for keyword in node.keywords:
-            if keyword.arg == "use_cuda":
+            if keyword.arg == "use_cuda" and not _is_off(keyword.value):
                 yield ctx.finding(
                     self,
                     keyword,
@@ -84,27 +90,50 @@ class NvidiaTool(ReferenceRule):
                 qualified_name=_ACTIVITY,
             )
 
+        if _COLUMN.match(node.attr) and isinstance(node.ctx, ast.Load) and ctx.resolve(node) is None:
+            yield ctx.finding(
+                self,
+                node,
+                f"The profiler's {node.attr} is deprecated, and counts CUDA by name",
+                support=Support.MANUAL,
+                remedy=f"Use {node.attr.replace('cuda', 'device')}.",
+            )
+
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
         if not isinstance(node.value, str) or isinstance(ctx.parent(node), (ast.Expr, ast.JoinedStr)):
             return
         text = node.value.strip()
-        if text.startswith("nvidia-smi") or text.endswith("/nvidia-smi"):
-            looked_for = _is_looked_for(node, ctx)
+        if _COMMAND.search(text):
+            yield from self._command(node, text, ctx)
+        elif _COLUMN.match(text):
+            sorts = _sorts(node, ctx)
             yield ctx.finding(
                 self,
                 node,
-                "nvidia-smi is a tool of NVIDIA's",
-                support=Support.PORTABLE if looked_for else Support.MANUAL,
-                remedy="Use pk.mem_get_info(), pk.device_count(), pk.device_name(), or catch the error.",
+                f"The profiler's column {text} names CUDA",
+                support=Support.PORTABLE if sorts else Support.MANUAL,
+                remedy="Tables read it as the column of the device in use."
+                if sorts
+                else f"Use {text.replace('cuda', 'device')!r}.",
             )
-        elif text in ("cuda_time_total", "self_cuda_time_total", "cuda_time"):
-            yield ctx.finding(
-                self,
-                node,
-                f"The profiler's column {text} exists on CUDA only",
-                support=Support.MANUAL,
-                remedy=f"Use {text.replace('cuda', 'device')!r}.",
-            )
+
+    def visit_JoinedStr(self, node: ast.JoinedStr, ctx: Context) -> Iterable[Finding]:
+        text = "".join(str(item.value) if isinstance(item, ast.Constant) else "0" for item in node.values)
+        if _COMMAND.search(text):
+            yield from self._command(node, text.strip(), ctx)
+
+    def _command(self, node: ast.expr, text: str, ctx: Context) -> Iterator[Finding]:
+        starts = text.startswith("nvidia-smi") or text.partition(" ")[0].endswith("/nvidia-smi")
+        if _texts.is_shown(node, ctx) or not (starts or _texts.is_command(node, ctx)):
+            return
+        looked_for = _is_looked_for(node, ctx)
+        yield ctx.finding(
+            self,
+            node,
+            "nvidia-smi is a tool of NVIDIA's",
+            support=Support.PORTABLE if looked_for else Support.MANUAL,
+            remedy="Use pk.mem_get_info(), pk.device_count(), pk.device_name(), or catch the error.",
+        )
 
     def _module(self, node: ast.stmt, name: str, ctx: Context) -> Iterable[Finding]:
         remedy = _MODULES.get(name.partition(".")[0])
@@ -133,3 +162,13 @@ def _is_looked_for(node: ast.AST, ctx: Context) -> bool:
                 return True
         child = parent
     return False
+
+
+def _is_off(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _sorts(node: ast.expr, ctx: Context) -> bool:
+    """Whether a column's name is what a table of the profiler is sorted by."""
+    parent = ctx.parent(node)
+    return isinstance(parent, ast.keyword) and parent.arg == "sort_by"

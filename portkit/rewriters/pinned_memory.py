@@ -9,13 +9,15 @@ from portkit.finding import Edit, Finding, Phase, Replace, Support
 from portkit.rewriters import _calls, _references, _sites
 from portkit.rewriters._devices import identifier
 from portkit.rule import Context, Rule
+from portkit.scopes import parameters
 
 
 class PinnedMemory(Rule):
     """Memory is page-locked for copies to CUDA.
 
-    What: `pin_memory=True` for a data loader, also in a dictionary of its arguments;
-    `pin_memory_device="cuda"`; `tensor.pin_memory()`.
+    What: `pin_memory=True` for a data loader, a new tensor or a function that passes it on, also in a
+    dictionary of arguments; `pin_memory_device="cuda"`; `tensor.pin_memory()`; copies with
+    `non_blocking=True`, which count as portable.
     Why: without an accelerator a data loader warns, and `tensor.pin_memory()` raises.
     Instead: `pin_memory=torch.accelerator.is_available()`, without `pin_memory_device`, which is
     deprecated; `x.pin_memory() if torch.accelerator.is_available() else x`. Under a test for the device,
@@ -26,17 +28,52 @@ class PinnedMemory(Rule):
     id = "PK311"
     name = "pinned_memory"
     phase = Phase.FULL_MODEL
-    triggers = (b"pin_memory",)
+    triggers = (b"pin_memory", b"non_blocking")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory":
             yield from self._method(node, node.func.value, ctx)
-        elif (ctx.resolve(node.func) or identifier(node.func)).endswith("DataLoader"):
+            return
+        callee = ctx.resolve(node.func) or ""
+        if (callee or identifier(node.func)).endswith("DataLoader"):
             yield from self._loader(node, ctx)
-        elif isinstance(node.func, ast.Name) and node.func.id == "dict":
-            for keyword in node.keywords:
-                if keyword.arg == "pin_memory" and _is_true(keyword.value):
-                    yield self._switch(keyword.value, ctx, [])
+        elif "torch" in ctx.text:
+            pin = _calls.argument(node, None, "pin_memory")
+            if pin is not None and not isinstance(pin.node, ast.Constant) and not _is_test(pin.node, ctx):
+                yield self._passed_on(pin.node, ctx)
+            elif pin is not None and _is_true(pin.node):
+                yield self._switch(pin.node, ctx, [])
+        yield from self._copy(node, ctx)
+
+    def visit_arguments(self, node: ast.arguments, ctx: Context) -> Iterable[Finding]:
+        """A default is evaluated when the module is imported, too early to look for devices."""
+        for argument, default in parameters(node):
+            if argument.arg == "pin_memory" and default is not None and _is_true(default):
+                yield self._passed_on(default, ctx)
+
+    def _copy(self, node: ast.Call, ctx: Context) -> Iterator[Finding]:
+        """`x.to(device, non_blocking=True)`; of `cuda(non_blocking=True)`, the method is what is reported."""
+        given = _calls.argument(node, None, "non_blocking")
+        if given is None or not isinstance(node.func, ast.Attribute) or node.func.attr == "cuda":
+            return
+        if isinstance(given.node, ast.Constant) and not given.node.value:
+            return
+        yield ctx.finding(
+            self,
+            given.node,
+            "A copy need not be finished when the call returns",
+            support=Support.PORTABLE,
+            remedy="Devices without such copies ignore it. On MPS, torch 2.13 or newer is needed.",
+        )
+
+    def _passed_on(self, node: ast.expr, ctx: Context) -> Finding:
+        return ctx.finding(
+            self,
+            node,
+            "Whether memory is page-locked is passed on",
+            support=Support.PORTABLE,
+            remedy="Without an accelerator, a data loader warns and does not pin.",
+        )
 
     def visit_Dict(self, node: ast.Dict, ctx: Context) -> Iterable[Finding]:
         for key, value in zip(node.keys, node.values, strict=True):
@@ -55,7 +92,10 @@ class PinnedMemory(Rule):
             dropped = [_calls.drop(ctx, node, place)]
         if pin is not None and _is_true(pin.node):
             yield self._switch(pin.node, ctx, dropped)
-        elif dropped and place is not None:
+            return
+        if pin is not None and not isinstance(pin.node, ast.Constant) and not _is_test(pin.node, ctx):
+            yield self._passed_on(pin.node, ctx)
+        if dropped and place is not None:
             yield ctx.finding(
                 self,
                 place.node,
@@ -104,6 +144,15 @@ class PinnedMemory(Rule):
             remedy="Pin only where there is an accelerator.",
             edits=[Replace(ctx.span(node), whole), *imports],
         )
+
+
+def _is_test(node: ast.expr, ctx: Context) -> bool:
+    """Whether a value asks for a device itself: `pin_memory=torch.cuda.is_available()`."""
+    return any(
+        isinstance(item, ast.Call)
+        and (ctx.resolve(item.func) or "").endswith(("is_available", "device_type"))
+        for item in ast.walk(node)
+    )
 
 
 def _is_true(node: ast.expr) -> bool:
