@@ -39,12 +39,14 @@ class Aliases:
         if isinstance(node, ast.Attribute):
             if self.names.resolve(node.value) is not None:
                 return node.value
-            value = self.names.member_value(node)
+            value = self.names.members.value(node) or self.names.members.class_value(node)
             if value is not None:
                 found.append(Alias(self.source(node), self._statement(value), value.lineno))
             return value
         if isinstance(node, (ast.NamedExpr, ast.Await)):
             return node.value
+        if isinstance(node, ast.IfExp):
+            return node.body if self.names.resolve(node.body) is not None else node.orelse
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id == "__import__":
                 return None

@@ -24,6 +24,7 @@ from portkit.source import Kind
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ROWS = 20  # lines of a finding that go into its snippet, at most
+_SEVERAL = "The name means one of several things here: which one, a condition decides when the program runs."
 _ALIASES = {"portkit.runtime": "pk", "torch.nn.functional": "F", "numpy": "np"}
 
 
@@ -188,6 +189,9 @@ class UnitContext:
                 edits, support = (), Support.MANUAL
             callee = self._callee(node)
             lossy = lossy or self.names.through_star(callee)
+            if self.names.has_several_meanings(callee):
+                lossy, edits, note = True, (), _SEVERAL
+                support = support if support in (Support.MANUAL, Support.PORTABLE) else Support.UNKNOWN
             qualified_name = qualified_name or self._absolute(callee)
             known = self._known_of(node, callee)
             span = self.span(self._placed(node))

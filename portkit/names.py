@@ -6,7 +6,11 @@ import ast
 import builtins
 from collections.abc import Sequence
 
+from portkit import tables
+from portkit.constants import Constants
+from portkit.members import Members
 from portkit.scopes import Binding, Bound, Scope, Tree
+from portkit.sites import taken_by_import
 
 _DEPTH = 24  # aliases of aliases that are followed; more is a loop or a joke
 
@@ -67,6 +71,9 @@ class Names:
         self._stars = [star for scope in tree.every_scope() for star in scope.stars]
         self._partial: set[ast.AST] = set()
         self._starred: set[ast.AST] = set()
+        self._several: set[ast.AST] = set()
+        self.members = Members(tree)
+        self.constants = Constants(tree, self.members, lambda node: None)
 
     # --- qualified names ---------------------------------------------------------------------------
 
@@ -86,6 +93,10 @@ class Names:
         """Whether the meaning of `node` was guessed from a star import."""
         return any(item in self._starred for item in ast.walk(node))
 
+    def has_several_meanings(self, node: ast.AST) -> bool:
+        """Whether `node` is one of several things between which a condition decides."""
+        return bool(self._several) and any(item in self._several for item in ast.walk(node))
+
     def through_partial(self, node: ast.AST) -> bool:
         """Whether `node` means a function with some arguments already bound."""
         return node in self._partial
@@ -102,7 +113,15 @@ class Names:
             return self._resolve_call(node, depth)
         if isinstance(node, (ast.NamedExpr, ast.Await)):
             return self.resolve(node.value, depth)
+        if isinstance(node, ast.IfExp):
+            return self._resolve_choice(node, depth)
         return None
+
+    def _resolve_choice(self, node: ast.IfExp, depth: int) -> str | None:
+        """`flash_attn_func if HAS_FLASH else None` means what it is when it is anything."""
+        real = [item for item in (node.body, node.orelse) if not _is_placeholder(item)]
+        names = {self.resolve(item, depth) for item in real}
+        return names.pop() if len(names) == 1 else None
 
     def _resolve_name(self, node: ast.Name, depth: int) -> str | None:
         binding = self.deciding(node)
@@ -120,15 +139,28 @@ class Names:
         return name
 
     def deciding(self, node: ast.Name) -> Binding | None:
-        """The import or assignment that a name gets its meaning from, or None if there is not just one."""
-        bindings = self.tree.bindings(node.id, node)
-        if any(item.how not in (Bound.IMPORT, Bound.VALUE) for item in bindings):
-            return self._optional(bindings)
+        """The import or assignment that a name gets its meaning from, or None if that is not known."""
+        bindings = self._running(self.tree.bindings(node.id, node))
         imports = [item for item in bindings if item.how is Bound.IMPORT]
-        real = [item for item in bindings if item.value is not None and not _is_placeholder(item.value)]
+        others = [item for item in bindings if item.how is not Bound.IMPORT]
+        real = [item for item in others if item.value is None or not _is_placeholder(item.value)]
         if imports:
-            return None if real else self._best_import(imports, node)
-        return real[0] if len(real) == 1 else None
+            return self._best_import(imports, real, node)
+        if not real or any(item.how is not Bound.VALUE for item in real):
+            return None
+        if len(real) > 1 and len({ast.dump(item.value) for item in real if item.value is not None}) > 1:
+            return None
+        return real[0]
+
+    def _running(self, bindings: list[Binding]) -> list[Binding]:
+        """Bindings without those for type checkers only, where there are others."""
+        if len(bindings) < 2:
+            return bindings
+        return [item for item in bindings if not self._for_checkers(item.node)] or bindings
+
+    def _for_checkers(self, node: ast.AST) -> bool:
+        outer = self.tree.parents.get(node)
+        return isinstance(outer, ast.If) and node in outer.body and taken_by_import(outer.test) is False
 
     def star_import(self, node: ast.Name) -> ast.ImportFrom | None:
         """The star import that `node` gets its meaning from, if that is certain or the best guess."""
@@ -141,14 +173,6 @@ class Names:
                 return item
         return None
 
-    def _optional(self, bindings: Sequence[Binding]) -> Binding | None:
-        """An import whose `except ImportError` defines a stand-in of the same name still means the import."""
-        tried = [item for item in bindings if item.how is Bound.IMPORT and self._in_try(item.node)]
-        others = [item for item in bindings if item not in tried]
-        if tried and all(item.how is Bound.DEFINITION and self._in_handler(item.node) for item in others):
-            return tried[0]
-        return None
-
     def _in_try(self, node: ast.AST) -> bool:
         parent = self.tree.parents.get(node)
         return isinstance(parent, ast.Try) and node in parent.body
@@ -156,17 +180,47 @@ class Names:
     def _in_handler(self, node: ast.AST) -> bool:
         return any(isinstance(item, ast.ExceptHandler) for item in self.tree.ancestors(node))
 
-    def _best_import(self, imports: Sequence[Binding], node: ast.AST) -> Binding:
-        """The import that counts: the only one, the one tried first, or the last one above `node`."""
-        targets = {item.target for item in imports}
-        if len(targets) == 1:
+    def _best_import(
+        self, imports: Sequence[Binding], others: Sequence[Binding], node: ast.AST
+    ) -> Binding | None:
+        """The import that counts: the only one, the one tried first, or the last of those that always run.
+
+        One of several between which a condition decides is only a guess; where something else than an import
+        or a definition binds the name as well, there is not even that.
+        """
+        if not others and len({item.target for item in imports}) == 1:
             return imports[0]
         tried = [item for item in imports if self._in_try(item.node)]
-        if tried:
+        if tried and all(self._in_handler(item.node) for item in others):
             return tried[0]
-        line = getattr(node, "lineno", 0)
-        above = [item for item in imports if getattr(item.node, "lineno", 0) <= line]
-        return (above or imports)[-1]
+        last = imports[-1]
+        if not others and self._follows(last, node):
+            return last
+        if any(item.how not in (Bound.VALUE, Bound.DEFINITION) for item in others):
+            return None
+        if any(self._is_plain(item) for item in others):
+            return None  # rebound for good
+        known = [item for item in imports if item.target.partition(".")[0] in tables.packages()]
+        bound = [item for item in known if "cuda" in item.target]
+        guess = next(reversed(bound or known), None if others else last)
+        if guess is not None:
+            self._several.add(node)
+        return guess
+
+    def _follows(self, item: Binding, node: ast.AST) -> bool:
+        """Whether a binding replaces all before it, and runs before `node`."""
+        scope = self.tree.scopes.get(item.node)
+        if not self._is_plain(item) or scope is None:
+            return False
+        same = self.tree.scopes.get(node) is scope
+        return not same or getattr(item.node, "lineno", 0) <= getattr(node, "lineno", 0)
+
+    def _is_plain(self, item: Binding) -> bool:
+        """Whether a binding is made whenever its scope runs: under no condition, in no loop."""
+        inner, scope = item.node, self.tree.scopes.get(item.node)
+        while not isinstance(inner, ast.stmt) and inner in self.tree.parents:
+            inner = self.tree.parents[inner]
+        return scope is not None and self.tree.parents.get(inner) is scope.node
 
     def _resolve_unbound(self, node: ast.Name) -> str | None:
         if not self._stars or node.id in _BUILTINS:
@@ -180,26 +234,16 @@ class Names:
         return name
 
     def _resolve_member(self, node: ast.Attribute, depth: int) -> str | None:
-        """`self.name`, when the class assigns it exactly once."""
-        value = self.member_value(node)
+        """`self.name` or `Class.name`, when the class assigns it exactly once."""
+        value = self.members.value(node)
+        if value is None and self.members.owner(node) is None:
+            value = self.members.class_value(node)
         if value is None:
             return None
         name = self.resolve(value, depth)
         if name is not None and value in self._partial:
             self._partial.add(node)
         return name
-
-    def member_value(self, node: ast.Attribute) -> ast.expr | None:
-        """What `self.name` was assigned, if the unit assigns an attribute of that name exactly once."""
-        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
-            return None
-        if not isinstance(node.ctx, ast.Load):
-            return None
-        stores = [use for use in self.tree.attributes.get(node.attr, ()) if not isinstance(use.ctx, ast.Load)]
-        if len(stores) != 1:
-            return None
-        parent = self.tree.parents.get(stores[0])
-        return parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
 
     def _resolve_call(self, node: ast.Call, depth: int) -> str | None:
         function = node.func
@@ -227,53 +271,9 @@ class Names:
         base, attribute = self.resolve(node.args[0], depth), self.constant(node.args[1])
         return f"{base}.{attribute}" if base is not None and isinstance(attribute, str) else None
 
-    # --- constants ---------------------------------------------------------------------------------
-
-    def constant(self, node: ast.AST, depth: int = 0) -> object | None:
+    def constant(self, node: ast.AST) -> object | None:
         """The value of a constant expression, or None if it is not known."""
-        if isinstance(node, ast.Constant):
-            return node.value
-        if depth > _DEPTH:
-            return None
-        if isinstance(node, ast.Name):
-            bindings = self.tree.bindings(node.id, node)
-            value = bindings[0].value if len(bindings) == 1 and bindings[0].how is Bound.VALUE else None
-            return self.constant(value, depth + 1) if value is not None else None
-        if isinstance(node, ast.Attribute):
-            value = self.member_value(node)
-            return self.constant(value, depth + 1) if value is not None else None
-        if isinstance(node, (ast.Tuple, ast.List)):
-            items = [self.constant(item, depth + 1) for item in node.elts]
-            return None if any(item is None for item in items) else tuple(items)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            number = self.constant(node.operand, depth + 1)
-            return -number if isinstance(number, (int, float)) else None
-        if isinstance(node, ast.JoinedStr):
-            return self._joined(node, depth)
-        if isinstance(node, ast.BinOp):
-            return self._combined(node, depth)
-        return None
-
-    def _joined(self, node: ast.JoinedStr, depth: int) -> str | None:
-        text = ""
-        for part in node.values:
-            plain = isinstance(part, ast.FormattedValue) and part.conversion == -1 and not part.format_spec
-            value = self.constant(part.value if plain else part, depth + 1)  # type: ignore[attr-defined]
-            if not isinstance(value, (str, int)):
-                return None
-            text += str(value)
-        return text
-
-    def _combined(self, node: ast.BinOp, depth: int) -> object | None:
-        left, right = self.constant(node.left, depth + 1), self.constant(node.right, depth + 1)
-        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
-            return left + right
-        if isinstance(node.op, ast.Mod) and isinstance(left, str) and isinstance(right, (str, int, tuple)):
-            try:
-                return left % right
-            except (TypeError, ValueError):
-                return None
-        return None
+        return self.constants.value(node)
 
     # --- how the file spells things ----------------------------------------------------------------
 
@@ -284,7 +284,11 @@ class Names:
             imports = [item for item in bindings if item.how is Bound.IMPORT]
             if not imports or len(imports) < len(bindings) or not any(map(self._always_runs, imports)):
                 continue
-            target = self._best_import(imports, self.tree.module).target
+            decided = self._best_import(imports, (), self.tree.module)
+            if decided is None or self.tree.module in self._several:
+                self._several.discard(self.tree.module)
+                continue
+            target = decided.target
             if target == qualified or qualified.startswith(f"{target}."):
                 spelled = name + qualified[len(target) :]
                 if best is None or len(target) > best[0]:

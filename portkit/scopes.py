@@ -53,9 +53,18 @@ class Scope:
         scope = self
         if self.outside.get(name) == "global":
             scope = self.module()
-        elif self.outside.get(name) == "nonlocal" and self.parent is not None:
-            scope = self.parent
+        elif self.outside.get(name) == "nonlocal":
+            scope = self._around(name)
         scope.bindings.setdefault(name, []).append(binding)
+
+    def _around(self, name: str) -> Scope:
+        """The nearest function around this one that binds `name`."""
+        scope = self.parent
+        while scope is not None and not scope.is_module:
+            if not scope.is_class and name in scope.bindings:
+                return scope
+            scope = scope.parent
+        return self.parent or self
 
     def module(self) -> Scope:
         """The outermost scope."""
@@ -84,6 +93,7 @@ class Tree:
         self.loads: dict[str, list[ast.Name]] = defaultdict(list)
         self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
         self.star_imports: list[ast.ImportFrom] = []
+        self.is_dynamic = False  # whether `exec` or `globals()` may bind names of the module
         self.wanted: list[ast.AST] = []  # nodes of the wanted types, in source order
         if prelude:
             earlier = ast.Module(list(prelude), [])
@@ -146,6 +156,20 @@ class Tree:
         """The loads of `name` that mean the binding in `scope`."""
         return (use for use in self.loads.get(name, ()) if self.scope_of(name, use) is scope)
 
+    def assigned(self, node: ast.AST) -> ast.expr | None:
+        """The expression that is assigned to a target (a name or an attribute), if it can be told."""
+        parent = self.parents[node]
+        if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+            return parent.value
+        if isinstance(parent, (ast.Tuple, ast.List)):
+            holder = self.parents.get(parent)
+            value = holder.value if isinstance(holder, ast.Assign) else None
+            if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parent.elts):
+                position = parent.elts.index(node)  # type: ignore[arg-type]
+                if not any(isinstance(item, ast.Starred) for item in (*value.elts, *parent.elts)):
+                    return value.elts[position]
+        return None
+
     def every_scope(self) -> Iterable[Scope]:
         """All scopes of the unit, outermost first."""
         return self.owned.values()
@@ -188,23 +212,15 @@ def _on_function(tree: Tree, node: ast.AST, scope: Scope) -> None:
     inner = _make_scope(tree, node, scope)
     if not isinstance(node, ast.Lambda):
         scope.bind(node.name, Binding(Bound.DEFINITION, node))
-        for statement in ast.walk(node) if _declares(node) else ():
-            if isinstance(statement, (ast.Global, ast.Nonlocal)):
-                word = "global" if isinstance(statement, ast.Global) else "nonlocal"
-                inner.outside.update(dict.fromkeys(statement.names, word))
     for argument, default in parameters(node.args):
         inner.bind(argument.arg, Binding(Bound.PARAMETER, argument, default))
 
 
-def _declares(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function holds a `global` or `nonlocal` statement at a level that is usual."""
-    for statement in node.body:
-        if isinstance(statement, (ast.Global, ast.Nonlocal)):
-            return True
-        for inner in getattr(statement, "body", ()):
-            if isinstance(inner, (ast.Global, ast.Nonlocal)):
-                return True
-    return False
+def _on_declaration(tree: Tree, node: ast.AST, scope: Scope) -> None:
+    """`global` and `nonlocal` stand before every use of their names, so that the walk meets them first."""
+    assert isinstance(node, (ast.Global, ast.Nonlocal))
+    word = "global" if isinstance(node, ast.Global) else "nonlocal"
+    scope.outside.update(dict.fromkeys(node.names, word))
 
 
 def parameters(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
@@ -254,30 +270,31 @@ def _on_name(tree: Tree, node: ast.AST, scope: Scope) -> None:
     assert isinstance(node, ast.Name)
     if isinstance(node.ctx, ast.Load):
         tree.loads[node.id].append(node)
+        if node.id in ("exec", "globals", "vars"):
+            tree.is_dynamic = tree.is_dynamic or _rebinds(tree, node)
         return
     parent = tree.parents[node]
     if isinstance(parent, ast.NamedExpr):  # binds in the function around a comprehension
         while isinstance(scope.node, COMPREHENSIONS) and scope.parent is not None:
             scope = scope.parent
-    value = _assigned(tree, node, parent)
+    value = tree.assigned(node)
     how = Bound.OTHER if value is None else Bound.VALUE
     if isinstance(parent, ast.AnnAssign) and parent.value is None:
         return  # a declaration binds nothing
     scope.bind(node.id, Binding(how, node, value))
 
 
-def _assigned(tree: Tree, node: ast.AST, parent: ast.AST) -> ast.expr | None:
-    """The expression that is assigned to a name, if it can be told."""
-    if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
-        return parent.value
-    if isinstance(parent, (ast.Tuple, ast.List)):
-        holder = tree.parents.get(parent)
-        value = holder.value if isinstance(holder, ast.Assign) else None
-        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parent.elts):
-            position = parent.elts.index(node)  # type: ignore[arg-type]
-            if not any(isinstance(item, ast.Starred) for item in (*value.elts, *parent.elts)):
-                return value.elts[position]
-    return None
+def _rebinds(tree: Tree, node: ast.Name) -> bool:
+    """Whether `exec(...)`, `globals()[name] = ...` or `globals().update(...)` may bind a module's names."""
+    call = tree.parents.get(node)
+    if not isinstance(call, ast.Call) or call.func is not node:
+        return False
+    if node.id == "exec":
+        return len(call.args) < 2  # with a namespace of its own it binds elsewhere
+    outer = tree.parents.get(call)
+    if isinstance(outer, ast.Subscript):
+        return not isinstance(outer.ctx, ast.Load)
+    return isinstance(outer, ast.Attribute) and outer.attr in ("update", "setdefault", "__setitem__")
 
 
 def _on_attribute(tree: Tree, node: ast.AST, scope: Scope) -> None:
@@ -303,6 +320,8 @@ _HANDLERS = {
     ast.Lambda: _on_function,
     ast.ClassDef: _on_class,
     **dict.fromkeys(COMPREHENSIONS, _on_comprehension),
+    ast.Global: _on_declaration,
+    ast.Nonlocal: _on_declaration,
     ast.Import: _on_import,
     ast.ImportFrom: _on_import_from,
     ast.Name: _on_name,

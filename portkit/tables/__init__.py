@@ -22,6 +22,13 @@ def load(name: str) -> dict[str, Any]:
     return read(FOLDER / f"{name}.toml")
 
 
+@cache
+def packages() -> frozenset[str]:
+    """Top-level packages whose names mean something to the rules: torch, Triton and the CUDA libraries."""
+    found = load("cuda_libraries")
+    return frozenset({"torch", "triton", *(v.get("package", k).partition(".")[0] for k, v in found.items())})
+
+
 def read(path: Path) -> dict[str, Any]:
     """One TOML file as a dictionary."""
     table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
