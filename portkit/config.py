@@ -22,7 +22,16 @@ else:
 
 OPERATORS = ("cuda-bound", "compute", "all")
 _GATE = ("coverage", "parity")
-_KEYS = ("include", "exclude", "select", "ignore", "per-path-ignores", "operators", "gate")
+_KEYS = (
+    "include",
+    "exclude",
+    "respect-gitignore",
+    "select",
+    "ignore",
+    "per-path-ignores",
+    "operators",
+    "gate",
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,7 @@ class Config:
     select: tuple[str, ...] = ()  # rule ids or beginnings of ids; empty: all
     ignore: tuple[str, ...] = ()
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    respect_gitignore: bool = True
     operators: str = "compute"  # "cuda-bound" | "compute" | "all"
     gate: Mapping[str, Any] = field(default_factory=dict, hash=False)
     file: Path | None = None  # where it was read from
@@ -152,6 +162,7 @@ def from_table(table: Mapping[str, Any], file: Path) -> Config:
         select=_ids(_strings(table, "select", file), "select", file),
         ignore=_ids(_strings(table, "ignore", file), "ignore", file),
         per_path_ignores=_per_path(table, file),
+        respect_gitignore=_bool(table, "respect-gitignore", file, True),
         operators=operators,
         gate=dict(gate),
         file=file,
@@ -167,6 +178,13 @@ def _per_path(table: Mapping[str, Any], file: Path) -> tuple[tuple[str, tuple[st
         (pattern, _ids(_strings(value, pattern, file, f"{key}."), f"{key}.{pattern}", file))
         for pattern in value
     )
+
+
+def _bool(table: Mapping[str, Any], key: str, file: Path, default: bool) -> bool:
+    value = table.get(key, default)
+    if not isinstance(value, bool):
+        raise _wrong(file, key, "must be true or false")
+    return value
 
 
 def _strings(table: Mapping[str, Any], key: str, file: Path, prefix: str = "") -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from portkit import gitignore
 from portkit.config import Config
 from portkit.errors import UsageError
 from portkit.finding import Unparsed
@@ -48,7 +49,7 @@ def discover(
     bad: list[Unparsed] = []
     for path in given:
         if path.is_dir():
-            for file in _below(path, bad, root):
+            for file in _Walk(root, bad, config.respect_gitignore).below(path):
                 name = _relative(file, root)
                 if config.wants(name) and (item := _found(file, name)) is not None:
                     found.setdefault(name, item)
@@ -103,22 +104,82 @@ def _head(file: Path) -> bytes:
         return b""  # reading it in earnest will say why
 
 
-def _below(folder: Path, bad: list[Unparsed], root: Path) -> Iterator[Path]:
-    listed = _listed_by_git(folder)
-    if listed is None:
-        yield from _walked(folder, bad, root)
-        return
-    top = os.path.realpath(folder)
-    for name in listed:
-        file = folder / name
-        if file.is_symlink() and not _inside(file, top):
-            continue
-        if file.is_dir():  # a submodule, perhaps without its files, or another checkout inside this one
-            if not file.is_symlink() and not JUNK.intersection(Path(name).parts):
-                own = (file / ".git").exists()  # else git would list the same folder again
-                yield from _below(file, bad, root) if own else _walked(file, bad, root)
-        elif file.is_file() and not JUNK.intersection(Path(name).parts[:-1]):
-            yield file
+class _Walk:
+    """The files below folders, in order."""
+
+    def __init__(self, root: Path, bad: list[Unparsed], gitignore: bool) -> None:
+        self._root = root
+        self._bad = bad  # takes what cannot be listed
+        self._gitignore = gitignore
+
+    def below(self, folder: Path) -> Iterator[Path]:
+        """Those that git tracks or would; or, where git cannot say, those that no `.gitignore` names."""
+        listed = _listed_by_git(folder) if self._gitignore else None
+        if listed is None:
+            yield from self._walked(folder)
+            return
+        top = os.path.realpath(folder)
+        for name in listed:
+            file = folder / name
+            if file.is_symlink() and not _inside(file, top):
+                continue
+            if file.is_dir():  # a submodule, perhaps without its files, or another checkout inside this one
+                if not file.is_symlink() and not JUNK.intersection(Path(name).parts):
+                    own = (file / ".git").exists()  # else git would list the same folder again
+                    yield from self.below(file) if own else self._walked(file)
+            elif file.is_file() and not JUNK.intersection(Path(name).parts[:-1]):
+                yield file
+
+    def _walked(self, folder: Path) -> Iterator[Path]:
+        top = os.path.realpath(folder)
+        levels = {os.fspath(folder): self._levels_above(folder)}
+        for place, folders, files in os.walk(folder, onerror=self._unlisted):  # does not enter links
+            held, path = levels.pop(place), self._name(Path(place))
+            folders[:] = [
+                name
+                for name in sorted(folders)
+                if name not in JUNK and not gitignore.is_ignored(held, path + os.fsencode(name), True)
+            ]
+            for name in sorted(files):
+                file = Path(place, name)
+                if gitignore.is_ignored(held, path + os.fsencode(name), False):
+                    continue
+                if (not file.is_symlink() or _inside(file, top)) and file.is_file():
+                    yield file
+            for name in list(folders):
+                inner = Path(place, name)
+                if self._gitignore and (inner / ".git").exists() and not inner.is_symlink():
+                    folders.remove(name)  # another checkout: git knows what is in it
+                    yield from self.below(inner)
+                else:
+                    levels[os.path.join(place, name)] = self._with(held, inner)
+
+    def _levels_above(self, folder: Path) -> list[gitignore.Level]:
+        """The `.gitignore` files from the root, or that of the checkout, down to a folder."""
+        chain = [Path(os.path.abspath(folder))]
+        top = Path(os.path.abspath(self._root))
+        while chain[-1] != top and not (chain[-1] / ".git").exists() and top in chain[-1].parents:
+            chain.append(chain[-1].parent)
+        held: list[gitignore.Level] = []
+        for place in reversed(chain):
+            if gitignore.is_ignored(held, self._name(place)[:-1], True):
+                held = []  # the user named an ignored folder: it is looked at
+            held = self._with(held, place)
+        return held
+
+    def _with(self, held: list[gitignore.Level], folder: Path) -> list[gitignore.Level]:
+        """The levels that hold inside a folder."""
+        level = gitignore.level(folder, self._name(folder)) if self._gitignore else None
+        return [*held, level] if level is not None else held
+
+    def _name(self, folder: Path) -> bytes:
+        """A folder's path from the root, with forward slashes and one at the end; empty for the root."""
+        path = _relative(folder, self._root)
+        return b"" if path == "." else os.fsencode(path) + b"/"
+
+    def _unlisted(self, error: OSError) -> None:
+        name = _relative(Path(error.filename), self._root)
+        self._bad.append(Unparsed(name, f"cannot be listed: {(error.strerror or str(error)).lower()}"))
 
 
 def _listed_by_git(folder: Path) -> list[str] | None:
@@ -135,23 +196,6 @@ def _listed_by_git(folder: Path) -> list[str] | None:
         return None
     names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
     return sorted(names) if names else None  # a folder that is ignored as a whole is walked instead
-
-
-def _walked(folder: Path, bad: list[Unparsed], root: Path) -> Iterator[Path]:
-    top = os.path.realpath(folder)
-
-    def unlisted(error: OSError) -> None:
-        name = _relative(Path(error.filename), root)
-        bad.append(Unparsed(name, f"cannot be listed: {(error.strerror or str(error)).lower()}"))
-
-    for place, folders, files in os.walk(folder, onerror=unlisted):  # does not enter links
-        folders[:] = sorted(name for name in folders if name not in JUNK)
-        for name in sorted(files):
-            file = Path(place, name)
-            if file.is_symlink() and not _inside(file, top):
-                continue
-            if file.is_file():
-                yield file
 
 
 def _inside(file: Path, top: str) -> bool:

@@ -33,6 +33,9 @@ def command(
     write_baseline: str = typer.Option(
         "", "--write-baseline", metavar="FILE", help="Write every finding to this file, as known."
     ),
+    no_gitignore: bool = typer.Option(
+        False, "--no-gitignore", help="Look also at files that .gitignore names."
+    ),
     jobs: int = typer.Option(0, "--jobs", min=0, help="Processes; 0: as many as there are cores, at most 8."),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="List every finding."),
     strict: bool = typer.Option(
@@ -48,6 +51,7 @@ def command(
     import os
     import shutil
     import sys
+    from dataclasses import replace
     from pathlib import Path
 
     from portkit import baseline as known
@@ -71,6 +75,7 @@ def command(
     first = next((Path(path) for path in paths if path != "-"), Path())
     chosen = settings.load_file(Path(config)) if config else settings.load(first)
     chosen = chosen.with_choice(_split(select), _split(ignore))
+    chosen = replace(chosen, respect_gitignore=chosen.respect_gitignore and not no_gitignore)
     stdin = sys.stdin.buffer.read() if "-" in paths else b""
     bases = since.base(paths, diff_base) if diff_base else []
     if baseline:
