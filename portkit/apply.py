@@ -32,6 +32,16 @@ from portkit.finding import (
 
 
 @dataclass(frozen=True)
+class Step:
+    """Patches of one text, carried out together; the next step is for the text that they give."""
+
+    patches: tuple[Patch, ...]
+    owners: tuple[Finding, ...] = ()  # of each patch; none for imports
+    imports: str = ""  # "+name" or "-name": the import that it adds or removes
+    cell: int | None = None
+
+
+@dataclass(frozen=True)
 class Applied:
     """What became of the findings of one text."""
 
@@ -40,6 +50,7 @@ class Applied:
     done: list[Finding] = field(default_factory=list)
     deferred: list[Finding] = field(default_factory=list)  # overlap with one that is done: next round
     refused: list[tuple[Finding, str]] = field(default_factory=list)
+    steps: tuple[Step, ...] = ()  # from the text before to `text`
 
 
 @dataclass(frozen=True)
@@ -129,10 +140,28 @@ def _apply_text(text: str, findings: Sequence[Finding]) -> Applied:
     inside = [plan for plan in chosen if all(0 <= p.start <= p.end <= len(text) for p in plan.patches)]
     refused += [(plan.finding, "the place is outside the file") for plan in chosen if plan not in inside]
     new = carry_out(text, [patch for plan in inside for patch in plan.patches])
-    return Applied(new, new, [plan.finding for plan in inside], deferred, refused)
+    steps = (_step(inside),) if inside else ()
+    return Applied(new, new, [plan.finding for plan in inside], deferred, refused, steps)
+
+
+def _step(plans: Sequence[_Plan]) -> Step:
+    """The patches of some plans, in order, with their findings."""
+    pairs = sorted(
+        ((patch, plan.finding) for plan in plans for patch in plan.patches), key=lambda pair: pair[0]
+    )
+    return Step(tuple(patch for patch, _ in pairs), tuple(finding for _, finding in pairs))
 
 
 # --- Python ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A text with some plans carried out: as it is parsed, as it is written, and how it came about."""
+
+    text: str
+    raw: str
+    steps: tuple[Step, ...] = ()
 
 
 class _Python:
@@ -143,7 +172,7 @@ class _Python:
         self.raw = raw
         self.init = init
         self.compiles = True
-        self.built = (text, raw)  # with everything that is accepted
+        self.built = _Built(text, raw)  # with everything that is accepted
 
     def apply(self, findings: Sequence[Finding]) -> Applied:
         if not findings:
@@ -159,8 +188,9 @@ class _Python:
         accepted: list[_Plan] = []
         self._settle(chosen, accepted, deferred, refused)
         accepted.sort(key=lambda plan: plan.finding.sort_key)
-        text, new = self.built if accepted else (self.text, self.raw)
-        return Applied(new, text, [plan.finding for plan in accepted], deferred, refused)
+        built = self.built if accepted else _Built(self.text, self.raw)
+        done = [plan.finding for plan in accepted]
+        return Applied(built.raw, built.text, done, deferred, refused, built.steps)
 
     def _settle(
         self,
@@ -193,9 +223,10 @@ class _Python:
             return False
         return True
 
-    def build(self, plans: Sequence[_Plan]) -> tuple[str, str]:
-        """The parsed text and the raw text after some plans.  Raises ApplyError if they are not sound."""
-        patches = sorted(patch for plan in plans for patch in plan.patches)
+    def build(self, plans: Sequence[_Plan]) -> _Built:
+        """The text after some plans.  Raises ApplyError if they are not sound."""
+        steps = [_step(plans)]
+        patches = steps[0].patches
         text, raw = self._step(self.text, self.raw, patches)
         module = sound.parse_result(text, compiled=self.compiles)
         replacements = {patch for plan in plans for patch in plan.replacements}
@@ -203,10 +234,11 @@ class _Python:
         needs = [need for plan in plans for need in plan.needs]
         drops = [drop for plan in plans for drop in plan.drops]
         if needs or drops:
-            for more in imports.settle(text, needs, drops, init=self.init):
+            for what, more in imports.settled(text, needs, drops, init=self.init):
                 text, raw = self._step(text, raw, more)
+                steps.append(Step(tuple(more), imports=what))
             sound.parse_result(text, compiled=self.compiles)
-        return text, raw
+        return _Built(text, raw, tuple(steps))
 
     def _step(self, text: str, raw: str, patches: Sequence[Patch]) -> tuple[str, str]:
         """Apply patches to both texts, and check that nothing else changed."""

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from portkit.finding import Finding, Span, Support
+from portkit.finding import Finding, Location, Span, Support
 from portkit.rule import Context
 from portkit.scopes import Bound, Tree
 
@@ -18,22 +18,40 @@ _HOLDS = (Support.MANUAL, Support.UNKNOWN)
 
 
 def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: Context) -> list[Finding]:
-    """The findings of a unit, with each test whose branch stays bound to CUDA turned to `review`.
+    """The findings of a unit, with each test whose branch stays bound to CUDA turned to `review`; the
+    others say what in their branch must be rewritten with them.
 
     `opening` are the ids of the rules whose rewrite lets other devices through a test.
     """
-    tests = [item for item in found if item.rule in opening and item.support is Support.AUTO and item.edits]
-    stuck = [item for item in found if item.support in _HOLDS and not _is_test(item, opening)]
-    if not tests or not stuck:
+    tests = [item for item in found if item.rule in opening and item.edits]
+    inside = [item for item in found if _is_bound(item) and not _is_test(item, opening)]
+    if not tests or not inside:
         return found
     held: dict[int, Finding] = {}
+    needs: dict[int, dict[tuple[Location, str], None]] = {}
     for node in ast.walk(tree.module):
-        if isinstance(node, (ast.If, ast.IfExp)):
-            reason = next((item for item in stuck if _within(item, _branch(node), ctx)), None)
-            if reason is not None:
-                spans = [ctx.span(part) for part in _sources(node.test, tree)]
-                held.update({id(item): reason for item in tests if _edits_in(item, spans)})
-    return [_reviewed(item, held[id(item)]) if id(item) in held else item for item in found]
+        if not isinstance(node, (ast.If, ast.IfExp)):
+            continue
+        behind = [item for item in inside if _within(item, _branch(node), ctx)]
+        if not behind:
+            continue
+        spans = [ctx.span(part) for part in _sources(node.test, tree)]
+        stuck = next((item for item in behind if item.support in _HOLDS), None)
+        for item in tests:
+            if _edits_in(item, spans):
+                if stuck is not None and item.support is Support.AUTO:
+                    held[id(item)] = stuck
+                more = {other.sort_key: None for other in behind if other.edits and other is not item}
+                needs.setdefault(id(item), {}).update(more)
+    linked = [replace(item, needs=tuple(needs[id(item)])) if id(item) in needs else item for item in found]
+    return [
+        _reviewed(new, held[id(old)]) if id(old) in held else new
+        for old, new in zip(found, linked, strict=True)
+    ]
+
+
+def _is_bound(item: Finding) -> bool:
+    return item.support in _HOLDS or bool(item.edits and item.support is not Support.PORTABLE)
 
 
 def _is_test(item: Finding, opening: Collection[str]) -> bool:

@@ -238,6 +238,7 @@ class Finding:
     snippet: str = ""  # the source line or lines, stripped and joined
     note: str = ""  # behaviour that differs somewhere after the rewrite (support "review")
     edits: tuple[Edit, ...] = field(default=(), compare=False)
+    needs: tuple[tuple[Location, str], ...] = field(default=(), compare=False)  # may not be mended without
     lossy: bool = False  # the scan saw only part of what matters (dynamic, star import, computed name)
     aliases: tuple[Alias, ...] = ()  # how the written name comes to mean `qualified_name`
     import_time: bool = False  # whether the site runs when its module is imported

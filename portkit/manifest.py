@@ -20,6 +20,7 @@ import portkit
 from portkit.errors import PortkitError, UsageError
 from portkit.files import write_atomically
 from portkit.finding import Finding
+from portkit.layers import Layer, Patch
 
 SCHEMA_VERSION = 1
 FOLDER = ".portkit"
@@ -41,6 +42,7 @@ class EditRecord:
     column: int
     cell: int | None
     message: str
+    needs: tuple[int, ...] = ()  # edits of the same file, by index, that it may not stand without
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class FileRecord:
     sha256_after: str
     mode: int | None
     edits: tuple[EditRecord, ...]
+    layers: tuple[Layer, ...] = ()  # how the text came about; empty: it can be taken back as a whole only
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Manifest:
     def save(self) -> None:
         """Write the record.  Raises UsageError where it can't be written."""
         _make_folder(self.folder)
-        runs = [asdict(run) for run in self.runs]
+        runs = [_table_of(run) for run in self.runs]
         table = {"schema_version": SCHEMA_VERSION, "portkit": portkit.__version__, "runs": runs}
         text = json.dumps(table, indent=1, ensure_ascii=False) + "\n"
         write_atomically(self.folder / "manifest.json", text.encode())
@@ -139,6 +142,7 @@ class Manifest:
 
     def tidy(self) -> None:
         """Write the record, without bytes that no run needs; remove it altogether if no run is left."""
+        self.runs = [run for run in self.runs if run.files]
         kept = {record.sha256_before for run in self.runs for record in run.files}
         undo = self.folder / "undo"
         for file in sorted(undo.glob("*.gz")):
@@ -159,11 +163,18 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def edit_record(finding: Finding) -> EditRecord:
-    """The record of a rewrite that was carried out."""
+def edit_record(finding: Finding, needs: Sequence[int] = ()) -> EditRecord:
+    """The record of a rewrite that was carried out; `needs` are indices of others of the same file."""
     at = finding.location
     return EditRecord(
-        finding.rule, finding.id, finding.phase.value, at.line, at.column, at.cell, finding.message
+        finding.rule,
+        finding.id,
+        finding.phase.value,
+        at.line,
+        at.column,
+        at.cell,
+        finding.message,
+        tuple(needs),
     )
 
 
@@ -210,6 +221,29 @@ def read(root: Path) -> Manifest:
         raise _damaged(file, f"is damaged ({type(error).__name__}: {error})") from None
 
 
+def _table_of(run: Run) -> dict[str, Any]:
+    """A run as plain data; a patch is a list, for there are many."""
+    table = asdict(run)
+    for data, file in zip(table["files"], run.files, strict=True):
+        data["layers"] = [
+            {
+                "cell": layer.cell,
+                "imports": layer.imports,
+                "patches": [[p.start, p.end, p.text, p.edit] for p in layer.patches],
+            }
+            for layer in file.layers
+        ]
+    return table
+
+
+def _layer(table: dict[str, Any]) -> Layer:
+    return Layer(tuple(Patch(*item) for item in table["patches"]), table["imports"], table["cell"])
+
+
+def _edit(table: dict[str, Any]) -> EditRecord:
+    return EditRecord(**{**table, "needs": tuple(table.get("needs", ()))})
+
+
 def _run(table: dict[str, Any]) -> Run:
     files = tuple(_file(item) for item in table["files"])
     left = tuple(LeftRecord(**item) for item in table["left"])
@@ -217,7 +251,9 @@ def _run(table: dict[str, Any]) -> Run:
 
 
 def _file(table: dict[str, Any]) -> FileRecord:
-    record = FileRecord(**{**table, "edits": tuple(EditRecord(**item) for item in table["edits"])})
+    edits = tuple(_edit(item) for item in table["edits"])
+    layers = tuple(_layer(item) for item in table.get("layers", ()))
+    record = FileRecord(**{**table, "edits": edits, "layers": layers})
     parts = PurePosixPath(record.path).parts
     hashes = [digest for digest in (record.sha256_before, record.sha256_after) if digest is not None]
     if not parts or PurePosixPath(record.path).is_absolute() or ".." in parts:

@@ -17,7 +17,8 @@ from portkit.manifest import FileRecord, Manifest
 class Undone:
     """What undoing did."""
 
-    runs: int = 0
+    runs: int = 0  # migrations that were taken back as a whole
+    edits: int = 0  # and single edits
     restored: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)  # files that the migration had created
     failed: list[Unparsed] = field(default_factory=list)
@@ -79,20 +80,21 @@ def _is_ours(root: Path, item: FileRecord) -> bool:
     file = root / item.path
     if not file.exists():
         return item.sha256_before is None
-    return not _leads_out(root, file) and manifest.sha256(file.read_bytes()) in (
+    return not leads_out(root, file) and manifest.sha256(file.read_bytes()) in (
         item.sha256_before,
         item.sha256_after,
     )
 
 
-def _leads_out(root: Path, file: Path) -> bool:
+def leads_out(root: Path, file: Path) -> bool:
+    """Whether writing a file would write outside the tree."""
     top = os.path.realpath(root)
     return file.is_symlink() or os.path.commonpath([os.path.realpath(file), top]) != top
 
 
 def _restore(root: Path, item: FileRecord, data: bytes | None, done: Undone) -> str:
     """Bring one file back; returns why that is not possible, or nothing."""
-    if _leads_out(root, root / item.path):
+    if leads_out(root, root / item.path):
         return "is a link out of the tree"
     try:
         _bring_back(root / item.path, item, data, done)

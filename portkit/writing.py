@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import portkit
-from portkit import manifest
+from portkit import manifest, versions
 from portkit.errors import PortkitError, UsageError
 from portkit.files import write_atomically
 from portkit.finding import Unparsed
+from portkit.layers import Layer
 from portkit.manifest import FileRecord, Manifest, Run
 from portkit.migrate import FileChange, Plan
 
@@ -103,8 +104,23 @@ def _is_read_only(file: Path) -> bool:
 def _file_record(record: Manifest, change: FileChange, root: Path) -> FileRecord:
     before = record.keep(change.before) if change.before is not None else None
     mode = stat.S_IMODE((root / change.path).stat().st_mode) if change.before is not None else None
-    edits = tuple(manifest.edit_record(finding) for finding in change.done)
-    return FileRecord(change.path, change.kind.value, before, manifest.sha256(change.after), mode, edits)
+    waits = change.waits or ((),) * len(change.done)
+    edits = tuple(
+        manifest.edit_record(finding, needs) for finding, needs in zip(change.done, waits, strict=True)
+    )
+    after = manifest.sha256(change.after)
+    return FileRecord(change.path, change.kind.value, before, after, mode, edits, _layers(change))
+
+
+def _layers(change: FileChange) -> tuple[Layer, ...]:
+    """How the file came about, if that can be gone over again exactly."""
+    if change.before is None or not change.layers:
+        return ()
+    try:
+        again = versions.after(versions.of(change.before, change.path, change.kind), change.layers)
+    except versions.Unknown:
+        return ()
+    return change.layers if again == change.after else ()
 
 
 def _record(record: Manifest, plan: Plan, files: Iterable[FileRecord]) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from portkit import engine
+from portkit import engine, writing
 from portkit.config import Config
-from portkit.finding import Finding, Support
-from portkit.source import Kind
+from portkit.errors import UsageError
+from portkit.finding import Finding, Phase, Support
+from portkit.migrate import Options, plan, rewrite
+from portkit.partial import Choice, undo_part
+from portkit.source import Kind, Source, load
 
 STUCK = "torch.cuda.FloatTensor"  # as a value, no rule can replace it
 
@@ -51,3 +56,42 @@ def test_opens_where_the_branch_is_portable(code: str) -> None:
     found = [item for item in cuda_tests(code) if "is_available" in str(item.qualified_name)]
     assert found
     assert {item.support for item in found} == {Support.AUTO}
+
+
+BRANCH = """import torch
+x = torch.ones(2)
+if torch.cuda.is_available():
+    x = x.cuda()
+    torch.cuda.empty_cache()
+"""
+
+
+def test_a_test_stays_where_a_rewrite_in_its_branch_is_skipped() -> None:
+    source = load(BRANCH.encode(), "a.py")
+    full = rewrite(source, Options(Phase.FULL_MODEL))
+    assert "torch.cuda.is_available" not in full.text
+
+    def skip_the_move(_: Source, findings: Sequence[Finding]) -> list[int]:
+        return [index for index, item in enumerate(findings) if ".cuda()" in item.snippet]
+
+    some = rewrite(source, Options(Phase.FULL_MODEL), decide=skip_the_move)
+    assert "if torch.cuda.is_available():\n    x = x.cuda()\n" in some.text
+    assert "torch.cuda.empty_cache" not in some.text
+    reasons = {reason for finding, reason in some.left if "is_available" in finding.snippet}
+    assert [reason.startswith("the branch behind it needs PK") for reason in reasons] == [True]
+
+
+def test_a_test_that_was_opened_goes_back_with_its_branch(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(BRANCH)
+    made = plan(tmp_path, Options(Phase.FULL_MODEL))
+    moved = next(item.rule for item in made.changes[0].done if ".cuda()" in item.snippet)
+    opened = next(item.rule for item in made.changes[0].done if "is_available" in item.snippet)
+    writing.write(made)
+    with pytest.raises(UsageError, match="can't be taken back") as caught:
+        undo_part(tmp_path, Choice(rules=(moved,)))
+    assert (
+        f"a.py:3: {opened} opened this test because {moved} made its branch portable" in caught.value.source
+    )
+    assert f"portkit undo {tmp_path} {' '.join(sorted((moved, opened)))}" in caught.value.remedy
+    undo_part(tmp_path, Choice(rules=(moved, opened)))
+    assert (tmp_path / "a.py").read_text() == BRANCH

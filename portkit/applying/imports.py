@@ -27,18 +27,25 @@ def settle(
     `init` says that the text is an `__init__.py`, whose imports may be there for others.  `head` is the
     number of first statements that must stay first (a cell magic), beyond a docstring and `__future__`.
     """
-    rounds: list[list[Patch]] = []
+    return [patches for _, patches in settled(text, needs, drops, init=init, head=head)]
+
+
+def settled(
+    text: str, needs: Iterable[NeedImport], drops: Iterable[DropImport], *, init: bool = False, head: int = 0
+) -> list[tuple[str, list[Patch]]]:
+    """As `settle`, each round with what it does: `+name` adds the import of a name, `-name` removes it."""
+    rounds: list[tuple[str, list[Patch]]] = []
     for need in dict.fromkeys(needs):
-        text = _round(text, rounds, _add(text, need, head))
+        text = _round(text, rounds, f"+{local(need)}", _add(text, need, head))
     for drop in dict.fromkeys(drops):
-        text = _round(text, rounds, _remove(text, drop.local, init=init))
+        text = _round(text, rounds, f"-{drop.local}", _remove(text, drop.local, init=init))
     return rounds
 
 
-def _round(text: str, rounds: list[list[Patch]], patches: list[Patch]) -> str:
+def _round(text: str, rounds: list[tuple[str, list[Patch]]], what: str, patches: list[Patch]) -> str:
     if not patches:
         return text
-    rounds.append(patches)
+    rounds.append((what, patches))
     return carry_out(text, patches)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from portkit.apply import Applied, apply
+from portkit.apply import Applied, Step, apply
 from portkit.applying import imports, notebook
 from portkit.applying.names import is_used
 from portkit.applying.patch import carry_out
@@ -41,6 +41,7 @@ class _Notebook:
 
     source: Source
     cells: list[_Cell] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cells = [_Cell(unit.text, unit.python) for unit in self.source.units]
@@ -58,7 +59,7 @@ class _Notebook:
             self._settle(done)
         changed = {i: cell.raw for i, cell in enumerate(self.cells) if cell.raw != self.source.units[i].text}
         text = notebook.write(self.source.text, changed) if changed else self.source.text
-        return Applied(text, text, done, deferred, refused)
+        return Applied(text, text, done, deferred, refused, tuple(self.steps))
 
     def _apply_cell(
         self,
@@ -80,6 +81,10 @@ class _Notebook:
         done += [*(bare[id(one)] for one in result.done), *only_imports]
         deferred += [bare[id(one)] for one in result.deferred]
         refused += [(bare[id(one)], reason) for one, reason in result.refused]
+        self.steps += [
+            replace(step, owners=tuple(bare[id(one)] for one in step.owners), cell=index)
+            for step in result.steps
+        ]
 
     # --- imports -----------------------------------------------------------------------------
 
@@ -137,8 +142,9 @@ class _Notebook:
         if cell.masked is None or self._module(index) is None:
             return
         head = 1 if cell.raw.lstrip().startswith("%%") else 0
-        for patches in imports.settle(cell.masked, needs, drops, head=head):
+        for what, patches in imports.settled(cell.masked, needs, drops, head=head):
             cell.masked, cell.raw = carry_out(cell.masked, patches), carry_out(cell.raw, patches)
+            self.steps.append(Step(tuple(patches), imports=what, cell=index))
 
 
 def _without_imports(finding: Finding) -> Finding:
