@@ -82,6 +82,22 @@ def gpu(monkeypatch):
     return module
 
 
+@pytest.mark.parametrize(("count", "kind"), [(2, "cuda"), (0, "cpu")])
+def test_asking_for_the_type_does_not_start_cuda(monkeypatch, count, kind):
+    """A default `device=pk.device_type()` is evaluated at import, before CUDA_VISIBLE_DEVICES may be set."""
+
+    def start():
+        raise AssertionError("CUDA was started")
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "is_available", start)
+    monkeypatch.setattr(torch.cuda, "is_available", start)
+    monkeypatch.setattr(torch.cuda, "init", start)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert pk.device_type() == kind
+    assert pk.device() == torch.device(kind)
+
+
 # --- on the CPU --------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from portkit.rule import Context
 SWITCH = re.compile(r"(?:no|use|with|enable|disable|on|is|has|want)?_?(?:cuda|gpu)", re.I)
 COUNT = re.compile(
     r"(?:n|num|ngpus?|number|nr|max|total|n_gpu)?_?(?:of_)?gpus?(?:_per_(?:node|trial|worker|task|machine|host)|_num"
-    r"|_count|_ids?|_idx|_index|_list|_devices?|_id_list)?|cuda_?(?:devices?|ids?|idx|index|num|no)|ngpus?(?:_per_node)?",
+    r"|_count|_ids?|_idx|_index|_list|_devices?|_id_list)?|cuda_?(?:devices?|device_ids?|ids?)|ngpus?(?:_per_node)?",
     re.I,
 )
 _OPTIONS = frozenset({"add_argument", "option", "Option", "add_option", "argument"})

@@ -113,7 +113,9 @@ def _is_listed(node: ast.Constant, ctx: Context) -> bool:
     if not _KNOWN.match(str(node.value)):
         return False
     parent = ctx.parent(node)
-    return isinstance(parent, (ast.List, ast.Tuple, ast.Set))
+    if not isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
+        return False
+    return all(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in parent.elts)
 
 
 def _in_environment(node: ast.expr, ctx: Context) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from portkit.analyzers import _libraries
@@ -17,6 +18,9 @@ _BUILDS = {
     "load": _LAZY,
     "load_inline": _LAZY,
 }
+_FUNCTION = re.compile(
+    r"(?:to|move|is|has|use|with|get|set|check|requires?|skip)_|.*_(?:to|if|no|on|for)_cuda"
+)
 _PLACES = frozenset({"CUDA_HOME", "ROCM_HOME", "_find_cuda_home", "CUDNN_HOME"})
 
 
@@ -71,12 +75,18 @@ class CudaExtensionBuild(Rule):
 
     def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
         for item in node.names:
-            if item.name.endswith("_cuda"):
+            if item.name.endswith("_cuda") and _libraries.of_name(item.name) is None:
                 yield self._module(node, item.name, ctx)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
         if node.module and node.module.endswith("_cuda") and _libraries.of_name(node.module) is None:
             yield self._module(node, node.module, ctx)
+            return
+        package = "." * node.level + (f"{node.module}." if node.module else "")
+        for item in node.names:
+            name = f"{package}{item.name}"
+            if _may_be_compiled(item.name) and _libraries.of_name(name) is None:
+                yield self._module(node, name, ctx)
 
     def _module(self, node: ast.AST, name: str, ctx: Context) -> Finding:
         guarded = isinstance(node, ast.stmt) and _sites.in_import_guard(node, ctx)
@@ -108,6 +118,11 @@ class CudaExtensionBuild(Rule):
                 remedy="It is None without CUDA: build without the CUDA sources then.",
                 qualified_name=name,
             )
+
+
+def _may_be_compiled(name: str) -> bool:
+    """Whether a name may be a compiled module: `points_cuda`, unlike the function `move_to_cuda`."""
+    return name.endswith("_cuda") and not _FUNCTION.match(name)
 
 
 def _is_argument(node: ast.Constant, ctx: Context) -> bool:

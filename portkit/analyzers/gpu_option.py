@@ -17,8 +17,9 @@ _ORDINAL = "Turn each value into a device with pk.device(i), and count devices w
 class GpuOption(Rule):
     """An option, flag or argument is about CUDA or GPUs.
 
-    What: `add_argument("--gpu")`, `--gpus`, `--gpu_ids`, `--cuda`, `--no-cuda`, `--use_gpu`; reads of
-    `args.cuda`; arguments such as `gpus=2`, `num_gpus=8`, `use_cuda=True`, `accelerator="gpu"`.
+    What: `add_argument("--gpu")`, `--gpus`, `--gpu_ids`, `--cuda`, `--no-cuda`, `--use_gpu`; fields of
+    classes with such names; reads of `args.cuda`; arguments such as `gpus=2`, `num_gpus=8`, `use_cuda=True`,
+    `accelerator="gpu"`.
     Why: what hangs on them decides whether the program uses an accelerator, and which.
     Instead: the names stay, since users type them. Values become devices with `pk.device(i)`;
     `accelerator="auto"`, where a trainer takes it.
@@ -110,6 +111,22 @@ class GpuOption(Rule):
             remedy='Use accelerator="auto" and devices=...' if known else f"If it means devices: {_ORDINAL}",
             qualified_name=callee or None,
         )
+
+    def visit_AnnAssign(self, node: ast.AnnAssign, ctx: Context) -> Iterable[Finding]:
+        """A field of a class of settings: `cuda: bool = True`, `num_gpus: int = 1`."""
+        if not isinstance(node.target, ast.Name) or not isinstance(ctx.parent(node), ast.ClassDef):
+            return
+        name = node.target.id
+        if _flags.is_switch(name):
+            yield self._fine(node.target, ctx, f"The field {name} switches CUDA on or off", _STAYS)
+        elif _flags.is_count(name) and node.value is not None:
+            yield ctx.finding(
+                self,
+                node.target,
+                f"The field {name} chooses or counts CUDA devices",
+                support=Support.UNKNOWN,
+                remedy=f"If it means devices: {_ORDINAL}",
+            )
 
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         if not isinstance(node.ctx, ast.Load) or not _flags.is_switch(node.attr):

@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator
 
 from portkit.rule import Context
+from portkit.scopes import FUNCTIONS
 
 _SPEED = re.compile(r"fused|tf32|cudnn\.(?:benchmark|enabled|deterministic)|float32_matmul_precision", re.I)
+_INSTALLS = re.compile(r"require|install|\bpip", re.I)
 _OURS = re.compile(r"portkit\.runtime[\w.]*")
 _VENDOR = re.compile(
     r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph"
     r"|cuda\.graph|transformer_engine|triton|cpp_extension|CUDAExtension|load_inline|nvcc|CUDA_HOME"
-    r"|tensorrt|\btrt\b|onnxruntime|plugin|custom_op"
+    r"|tensorrt|\btrt\b|onnxruntime|CUDAExecutionProvider|plugin|custom_op"
     r"|\w_cuda\w*\s*\(|\bcuda_\w+\s*[(.]",  # functions and modules of the user's that say CUDA
     re.I,
 )
@@ -21,10 +23,47 @@ _VENDOR = re.compile(
 
 def is_vendor(node: ast.AST, ctx: Context) -> bool:
     """Whether the code that a test guards uses something that only NVIDIA has."""
+    if _chooses_package(node, ctx):
+        return True
     reached = list(_reached(node, ctx))
     return any(_VENDOR.search(_OURS.sub("", ctx.source(item))) for item in reached) or any(
         _names_implementation(inner, ctx) for item in reached for inner in ast.walk(item)
     )
+
+
+def _chooses_package(node: ast.AST, ctx: Context) -> bool:
+    """Whether a test chooses a package to install: `require("x-gpu" if cuda else "x")`."""
+    parent = ctx.parent(node)
+    if not isinstance(parent, ast.IfExp) or parent.test is not node:
+        return False
+    for outer in ctx.parents(parent):
+        if isinstance(outer, ast.Call):
+            last = outer.func.attr if isinstance(outer.func, ast.Attribute) else getattr(outer.func, "id", "")
+            if _INSTALLS.search(last):
+                return True
+        elif isinstance(outer, ast.stmt):
+            return False
+    return False
+
+
+def through_flag(node: ast.Call, ctx: Context) -> tuple[int, int]:
+    """Of a test that is kept in a name: how many of its uses guard NVIDIA's software, and how many do not."""
+    statement = ctx.parent(node)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return 0, 0
+    target = statement.targets[0]
+    owner = next(
+        (item for item in ctx.parents(statement) if isinstance(item, (*FUNCTIONS, ast.Module))), None
+    )
+    if not isinstance(target, ast.Name) or owner is None:
+        return 0, 0
+    uses = [
+        item
+        for item in ast.walk(owner)
+        if isinstance(item, ast.Name) and item.id == target.id and isinstance(item.ctx, ast.Load)
+    ]
+    vendor = sum(is_vendor(item, ctx) and not is_speed(item, ctx) for item in uses)
+    return vendor, len(uses) - vendor
 
 
 def _names_implementation(node: ast.AST, ctx: Context) -> bool:

@@ -21,6 +21,7 @@ from portkit.rule import Context, Rule
 
 _SIGNATURE = "device=None, non_blocking=False, memory_format=None"
 _UNBOUND = frozenset({"torch.Tensor.cuda", "torch.nn.Module.cuda"})
+_SHARING = frozenset({"_share_cuda_", "_new_shared_cuda", "_new_using_cuda_ipc"})
 _ORDER = ("device", "non_blocking", "memory_format")
 
 
@@ -40,7 +41,7 @@ class CudaMethod(Rule):
     name = "cuda_method"
     phase = Phase.FULL_MODEL
     minutes = 10
-    triggers = (b".cuda", b'cuda"', b"cuda'")
+    triggers = (b".cuda", b"_cuda", b'cuda"', b"cuda'")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         yield from self._by_name(node, ctx)
@@ -71,6 +72,14 @@ class CudaMethod(Rule):
 
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         """The method itself, passed around: `apply(model.cuda)`, `map(torch.Tensor.cuda, xs)`."""
+        if node.attr in _SHARING:
+            yield ctx.finding(
+                self,
+                node,
+                f"{node.attr} shares memory of CUDA between processes",
+                support=Support.MANUAL,
+                remedy="Share tensors through torch.multiprocessing, or torch.distributed.",
+            )
         if node.attr != "cuda" or not isinstance(node.ctx, ast.Load) or _sites.is_called(node, ctx):
             return
         name = ctx.resolve(node)

@@ -12,6 +12,7 @@ from portkit.rule import Context
 
 _ROOT = "torch.cuda"
 _PRIVATE = "torch._C._cuda"  # functions of the extension module behind torch.cuda
+_OLD = "caffe2."
 _ELSEWHERE = frozenset({"torch.cuda.amp", "torch.cuda.amp.common"})  # modules: their members are looked at
 _DIVISIONS = (ast.Mod, ast.FloorDiv, ast.Div)
 _PROPERTIES = "torch.cuda.get_device_properties"
@@ -97,7 +98,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
         """Also report members of torch.cuda that the table does not know."""
         name = ctx.resolve(node)
-        if name is None or not (name == _ROOT or name.startswith((f"{_ROOT}.", _PRIVATE))):
+        if name is None or not (name == _ROOT or name.startswith((f"{_ROOT}.", _PRIVATE, _OLD))):
             return
         if name == _sites.AVAILABLE and not self.skip(node, ctx, name) and _is_for_nvidia(node, ctx):
             yield ctx.finding(
@@ -108,11 +109,20 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 remedy="It guards something of NVIDIA's, so the question is right.",
                 qualified_name=name,
             )
+        elif name == _sites.AVAILABLE and _is_mixed(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                f"{name} asks CUDA only",
+                support=Support.MANUAL,
+                remedy="Its answer chooses NVIDIA's software and more: ask pk.is_available() for the rest.",
+                qualified_name=name,
+            )
         elif name == _PROPERTIES and _property(node, ctx) is not None:
             yield self._one_property(node, ctx)
         elif self.handles(name):
             yield from super().reference(node, ctx)
-        elif self._is_unknown(node, ctx, name):
+        elif not name.startswith(_OLD) and self._is_unknown(node, ctx, name):
             yield ctx.finding(
                 self,
                 node,
@@ -208,7 +218,17 @@ def _is_for_nvidia(node: ast.expr, ctx: Context) -> bool:
     parent = ctx.parent(call)
     if isinstance(parent, ast.keyword) and parent.arg == "fused":
         return True
+    vendor, others = _vendor.through_flag(call, ctx)
+    if vendor and not others:
+        return True
     return _vendor.is_vendor(call, ctx) and not _vendor.is_speed(call, ctx)
+
+
+def _is_mixed(node: ast.expr, ctx: Context) -> bool:
+    """Whether the answer is kept in a name that guards NVIDIA's software in one place, more in another."""
+    call = _sites.is_called(node, ctx)
+    vendor, others = _vendor.through_flag(call, ctx) if call is not None else (0, 0)
+    return bool(vendor and others)
 
 
 def _is_divisor(call: ast.Call, ctx: Context) -> bool:

@@ -10,6 +10,7 @@ from portkit.finding import Edit, Finding, Phase, Replace, SetArgument, Support
 from portkit.rewriters import _references, _sites
 from portkit.rule import Context, Rule
 
+_MESSAGE = "No device but CUDA has this tensor type"
 _DEFAULT = "torch.set_default_tensor_type"
 _NOTE = (
     "torch.Tensor(...) still makes CPU tensors, and a shuffling DataLoader needs "
@@ -24,8 +25,9 @@ class CudaTensorType(Rule):
     `x.type("torch.cuda.LongTensor")`, `torch.set_default_tensor_type(torch.cuda.FloatTensor)`.
     Why: no other device has such types.
     Instead: `torch.empty(sizes, dtype=..., device=pk.device())`, `torch.tensor([...], dtype=...,
-    device=...)`, `x.to(device=pk.device(), dtype=...)`. One argument that may be a size or data, types as
-    keys or in comparisons, and types that are passed around are left to a person.
+    device=...)`, `x.to(device=pk.device(), dtype=...)`. One argument that may be a size or data goes to the
+    constructor of the CPU, whose tensor is moved, after a review. Types as keys or in comparisons, and types
+    that are passed around are left to a person.
     Safety: the same on CUDA. `torch.set_default_device(pk.device())` is not the same as a default tensor
     type, and needs a review. float64 does not exist on MPS.
     """
@@ -60,6 +62,8 @@ class CudaTensorType(Rule):
         torch, imports = ctx.use("torch")
         device, more = _references.spell(ctx, "pk.device")
         maker = _maker(node)
+        if maker is None and not node.keywords and not _sites.in_torchscript(node, ctx):
+            return self._legacy(node, ctx)
         if maker is None or node.keywords or _sites.in_torchscript(node, ctx):
             return self._manual(
                 node,
@@ -81,6 +85,23 @@ class CudaTensorType(Rule):
             ]
         return self._auto(
             node, ctx, f"Use torch.{maker} with dtype=torch.{dtype} and device=pk.device().", edits
+        )
+
+    def _legacy(self, node: ast.Call, ctx: Context) -> Finding:
+        """One argument, a size or data: the constructor of the CPU takes both, and its tensor is moved."""
+        name = ctx.resolve(node.func) or ""
+        torch, imports = ctx.use("torch")
+        device, more = _references.spell(ctx, "pk.device")
+        text = f"{torch}.{name.rpartition('.')[2]}({ctx.source(node.args[0])}).to({device}())"
+        return ctx.finding(
+            self,
+            node,
+            _MESSAGE,
+            support=Support.REVIEW,
+            remedy=f"Use {text}.",
+            note="A tensor that is on the device already is refused as argument: use .to(dtype) for it.",
+            edits=[Replace(ctx.span(node), text), *imports, *more],
+            qualified_name=name,
         )
 
     def _cast(self, node: ast.Call, receiver: ast.expr, dtype: str, ctx: Context) -> Finding:
@@ -128,16 +149,14 @@ class CudaTensorType(Rule):
         return ctx.finding(
             self,
             node,
-            "No device but CUDA has this tensor type",
+            _MESSAGE,
             support=Support.AUTO,
             remedy=remedy,
             edits=edits,
         )
 
     def _manual(self, node: ast.expr, ctx: Context, remedy: str) -> Finding:
-        return ctx.finding(
-            self, node, "No device but CUDA has this tensor type", support=Support.MANUAL, remedy=remedy
-        )
+        return ctx.finding(self, node, _MESSAGE, support=Support.MANUAL, remedy=remedy)
 
 
 def _dtype(node: ast.expr, ctx: Context) -> str | None:

@@ -25,12 +25,18 @@ def accelerator_type() -> str | None:
     """The type of the accelerator that can be used now ("cuda", "xpu", ...), or None.
 
     A CUDA build on a machine without a GPU has an accelerator in name only: that is None here.
+
+    Asking starts no device: it may happen while modules are imported (`def f(device=pk.device_type())`), and
+    `torch.cuda.is_available()` would fix CUDA_VISIBLE_DEVICES and spoil CUDA for processes that are forked
+    later.  `torch.cuda.device_count()` asks the driver's management library instead.
     """
     api = torch().accelerator
-    if not api.is_available():
+    current = api.current_accelerator()  # what torch was built for
+    if current is None:
         return None
-    current = api.current_accelerator()
-    return None if current is None else str(current.type)
+    kind = str(current.type)
+    there = torch().cuda.device_count() > 0 if kind == "cuda" else api.is_available()
+    return kind if there else None
 
 
 def device_module() -> Any:
