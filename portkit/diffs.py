@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,12 +16,28 @@ _NO_NEWLINE = b"\\ No newline at end of file\n"
 
 def diff(path: str, before: bytes | None, after: bytes) -> Iterator[bytes]:
     """Lines of the diff of one file; `before` is None if the file is new."""
-    old_name = f"a/{path}".encode() if before is not None else b"/dev/null"
+    old_name = _quoted(f"a/{path}") if before is not None else b"/dev/null"
     lines = difflib.diff_bytes(
-        difflib.unified_diff, _lines(before or b""), _lines(after), old_name, f"b/{path}".encode()
+        difflib.unified_diff, _lines(before or b""), _lines(after), old_name, _quoted(f"b/{path}")
     )
     for line in lines:
         yield line if line.endswith(b"\n") else line + b"\n" + _NO_NEWLINE
+
+
+def _quoted(name: str) -> bytes:
+    """A file name as `git apply` and `patch` read it: quoted where they would take a part of it otherwise."""
+    data = os.fsencode(name)
+    if all(0x20 <= byte < 0x7F and byte not in b'"\\' for byte in data):
+        return data + b"\t" if b" " in data else data
+    out = bytearray(b'"')
+    for byte in data:
+        if byte in b'"\\':
+            out += b"\\" + bytes([byte])
+        elif 0x20 <= byte < 0x7F:
+            out.append(byte)
+        else:
+            out += b"\\%03o" % byte
+    return bytes(out + b'"')
 
 
 def between(before: Path, after: Path) -> list[tuple[str, str]]:

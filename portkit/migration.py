@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from portkit import config as settings
-from portkit import copying, diffs, summary, writing
+from portkit import copying, diffs, patches, progress, summary, writing
 from portkit.config import OPERATORS, Config
 from portkit.errors import UsageError
 from portkit.finding import Phase, Unparsed
+from portkit.interview import Interview
 from portkit.migrate import Options, Plan, plan, rewrite
 from portkit.source import Kind, Unreadable, load
 
@@ -24,8 +25,10 @@ class Request:
 
     path: str
     phase: str
-    mode: str = "diff"  # "diff" | "check" | "write"
+    mode: str = "diff"  # "diff" | "check" | "write" | "patch"
     output: str = ""
+    patch: str = ""
+    interactive: bool = False
     unsafe: bool = False
     operators: str = ""
     select: Sequence[str] = field(default_factory=list)
@@ -37,13 +40,19 @@ class Request:
     strict: bool = False
 
 
-def mode(*, diff: bool, write: bool, check: bool, output: str) -> str:
+def mode(
+    *, diff: bool, write: bool, check: bool, output: str, patch: str = "", interactive: bool = False
+) -> str:
     """The one mode that the options ask for.  Raises UsageError if they ask for two."""
-    asked = [name for name, on in (("diff", diff), ("check", check), ("write", write)) if on]
+    asked = [
+        name for name, on in (("diff", diff), ("check", check), ("write", write), ("patch", patch)) if on
+    ]
     if len(asked) > 1 or (output and set(asked) - {"write"}):
         names = " and ".join(f"--{name}" for name in [*asked, *(["output"] if output else [])])
         raise UsageError(f"{names} exclude each other.", remedy="Choose one of them.")
-    return "write" if output else asked[0] if asked else "diff"
+    if output or (interactive and not asked):
+        return "write"
+    return asked[0] if asked else "diff"
 
 
 def run(request: Request) -> int:
@@ -51,19 +60,50 @@ def run(request: Request) -> int:
     options = _options(request)
     if request.path == "-":
         return _run_stdin(request, options)
-    made = plan(request.path, options, jobs=request.jobs or None)
-    failed: list[Unparsed] = []
+    show = progress.bar()
+    made = plan(request.path, options, jobs=request.jobs or None, progress=show)
+    if request.mode == "write" and not (request.output or request.force):
+        _refuse_uncommitted(made, one_file=Path(request.path).is_file())
+    if request.interactive:
+        made, agreed = _ask(request, options)
+        if not agreed:
+            print("Nothing was written.", file=sys.stderr)
+            return 0
+    failed = _carry_out(made, request)
+    made.unparsed += failed
+    where = summary.Where(request.path, request.output, request.patch)
+    for line in summary.lines(made, request.mode, where, verbose=request.verbose):
+        print(line, file=sys.stderr)
+    return _code(made, request, failed)
+
+
+def _carry_out(made: Plan, request: Request) -> list[Unparsed]:
+    """Do with the plan what the mode says; returns the files that could not be written."""
     if request.mode == "write":
-        failed = _write(made, request)
+        return _write(made, request)
+    if request.mode == "patch":
+        for file in patches.write(made, Path(request.patch)):
+            _emit([f"wrote {file}\n".encode()])
     elif request.mode == "check":
         _emit(f"would change {change.path}\n".encode() for change in made.changes)
     else:
         _show(made)
-    made.unparsed += failed
-    where = summary.Where(request.path, request.output)
-    for line in summary.lines(made, request.mode, where, verbose=request.verbose):
-        print(line, file=sys.stderr)
-    return _code(made, request, failed)
+    return []
+
+
+def _ask(request: Request, options: Options) -> tuple[Plan, bool]:
+    """The plan with what the user accepts, and whether to go on with it."""
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    talk = Interview(sys.stdin, sys.stderr, colour=colour)
+    made = plan(request.path, options, jobs=request.jobs or None, decide=talk)
+    if not talk.stopped:
+        return made, True
+    count = sum(len(change.done) for change in made.changes)
+    if not count:
+        return made, False
+    verb = {"write": "Write", "patch": "Write patches of"}.get(request.mode, "Show")
+    rewrites = f"{count} accepted rewrite{'' if count == 1 else 's'}"
+    return made, talk.confirm(f"{verb} the {rewrites}?")
 
 
 def _code(made: Plan, request: Request, failed: Sequence[Unparsed]) -> int:
@@ -141,8 +181,6 @@ def _write(made: Plan, request: Request) -> list[Unparsed]:
         failed += writing.write(made, target)
         copying.list_copy(target, copying.listed(target))
         return failed
-    if not request.force:
-        _refuse_uncommitted(made, one_file=Path(request.path).is_file())
     return writing.write(made)
 
 
@@ -150,8 +188,10 @@ def _refuse_uncommitted(made: Plan, *, one_file: bool) -> None:
     if not made.changes:
         return
     names = writing.uncommitted(made.root, made.changes)
-    if one_file:
-        names = [name for name in names if name in {change.path for change in made.changes}]
+    ours = {change.path for change in made.changes}
+    names = sorted(
+        (name for name in names if not one_file or name in ours), key=lambda name: name not in ours
+    )
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UsageError(
@@ -163,6 +203,9 @@ def _refuse_uncommitted(made: Plan, *, one_file: bool) -> None:
 
 def _run_stdin(request: Request, options: Options) -> int:
     """Python on stdin: its diff, or with --write the migrated text, to stdout."""
+    if request.interactive or request.patch:
+        option = "--interactive" if request.interactive else "--patch"
+        raise UsageError(f"{option} needs a file or a folder.", remedy="Name one instead of -.")
     if request.output:
         raise UsageError("--output needs a file or a folder.", remedy="Use --write: it prints the text.")
     data = sys.stdin.buffer.read()

@@ -6,7 +6,9 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from portkit import patches
 from portkit.finding import Finding, Phase, Support, Unparsed
 from portkit.migrate import Plan
 
@@ -26,6 +28,7 @@ class Where:
 
     path: str
     copy: str = ""
+    patches: str = ""  # folder of the patch files, if they were asked for
 
 
 def lines(plan: Plan, mode: str, where: Where, *, verbose: bool = False) -> Iterator[str]:
@@ -85,6 +88,13 @@ def _next(plan: Plan, mode: str, where: Where) -> Iterator[str]:
     phase = plan.options.phase
     command = f"portkit migrate {shlex.quote(where.path)} --phase {phase.value}"
     extra = " --unsafe" if plan.options.unsafe else ""
+    if mode == "patch":
+        files = " ".join(
+            shlex.quote(str(Path(where.patches, patches.name_of(item)))) for item in patches.phases(plan)
+        )
+        if files:
+            yield f"Next, in {shlex.quote(where.path)}: git apply {files}"
+        return
     if mode != "write":
         if plan.changes:
             yield f"Next: {command}{extra} --write"
@@ -93,6 +103,7 @@ def _next(plan: Plan, mode: str, where: Where) -> Iterator[str]:
     if plan.changes:
         yield f"To take it back: portkit undo {place}"
     later = list(Phase)[phase.rank + 1 :]
+    yield f"What is left: portkit status {place}"
     if later:
         yield f"Next: run it, then: portkit migrate {place} --phase {later[0].value} --write"
     else:

@@ -11,6 +11,10 @@ def command(
     diff: bool = typer.Option(False, "--diff", help="Show what would change (the default)."),
     write: bool = typer.Option(False, "--write", help="Change the files; portkit undo takes it back."),
     check: bool = typer.Option(False, "--check", help="End with exit code 1 if anything would change."),
+    patch: str = typer.Option("", "--patch", metavar="DIR", help="Write one patch file a phase to DIR."),
+    interactive: bool = typer.Option(
+        False, "--interactive", "-i", help="Ask about each rewrite, then write (or show) the accepted ones."
+    ),
     output: str = typer.Option("", "--output", metavar="DIR", help="Write a migrated copy to DIR."),
     unsafe: bool = typer.Option(False, "--unsafe", help="Also rewrites that change behaviour somewhere."),
     operators: str = typer.Option("", "--operators", help="cuda-bound, compute or all (setting: operators)."),
@@ -25,6 +29,7 @@ def command(
     """Move code off CUDA, phase by phase: show the change, or write it.
 
     Each phase includes those before it. Nothing of the code is imported or run.
+    With --interactive nothing is written before the last answer; what goes together is kept together.
 
     Exit codes: 0 done; 1 --check, and something would change;
     2 wrong call, or a file that could not be written;
@@ -36,8 +41,12 @@ def command(
         migration.Request(
             path=path,
             phase=phase,
-            mode=migration.mode(diff=diff, write=write, check=check, output=output),
+            mode=migration.mode(
+                diff=diff, write=write, check=check, output=output, patch=patch, interactive=interactive
+            ),
             output=output,
+            patch=patch,
+            interactive=interactive,
             unsafe=unsafe,
             operators=operators,
             select=select,

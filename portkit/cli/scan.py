@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import typer
 
 from portkit import plugins
@@ -56,7 +54,7 @@ def command(
 
     from portkit import baseline as known
     from portkit import config as settings
-    from portkit import engine, reports, since
+    from portkit import engine, progress, reports, since
     from portkit.discover import project_root
     from portkit.errors import UsageError
     from portkit.files import check_writable, write_atomically
@@ -81,7 +79,7 @@ def command(
     if baseline:
         known.read(Path(baseline))
     root = project_root(paths, chosen)
-    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=_progress(), root=root)
+    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=progress.bar(), root=root)
     if baseline:
         result.baseline = known.compare(result, Path(baseline))
     if write_baseline:
@@ -100,22 +98,6 @@ def command(
         raise typer.Exit(2)
     if strict and result.unparsed:
         raise typer.Exit(4)
-
-
-def _progress() -> Callable[[int, int], None] | None:
-    """A counter on stderr while files are looked at; None where nobody sits in front of it."""
-    import sys
-
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int) -> None:
-        if done % 50 == 0 or done == total:
-            text = f"{done}/{total} files" if done < total else ""
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
-
-    return show
 
 
 def _split(values: list[str]) -> list[str]:
