@@ -189,9 +189,8 @@ def _refuse_uncommitted(made: Plan, *, one_file: bool) -> None:
         return
     names = writing.uncommitted(made.root, made.changes)
     ours = {change.path for change in made.changes}
-    names = sorted(
-        (name for name in names if not one_file or name in ours), key=lambda name: name not in ours
-    )
+    names = [name for name in names if not one_file or name in ours]
+    names.sort(key=lambda name: name not in ours)
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UsageError(

@@ -89,11 +89,10 @@ def _next(plan: Plan, mode: str, where: Where) -> Iterator[str]:
     command = f"portkit migrate {shlex.quote(where.path)} --phase {phase.value}"
     extra = " --unsafe" if plan.options.unsafe else ""
     if mode == "patch":
-        files = " ".join(
-            shlex.quote(str(Path(where.patches, patches.name_of(item)))) for item in patches.phases(plan)
-        )
+        names = [patches.name_of(item) for item in patches.phases(plan)]
+        files = [shlex.quote(str(Path(where.patches, name))) for name in names]
         if files:
-            yield f"Next, in {shlex.quote(where.path)}: git apply {files}"
+            yield f"Next, in {shlex.quote(where.path)}: git apply {' '.join(files)}"
         return
     if mode != "write":
         if plan.changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from portkit import engine, writing
 from portkit.config import Config
 from portkit.errors import UsageError
 from portkit.finding import Finding, Phase, Support
+from portkit.interview import Interview
 from portkit.migrate import Options, plan, rewrite
 from portkit.partial import Choice, undo_part
 from portkit.source import Kind, Source, load
@@ -79,6 +81,15 @@ def test_a_test_stays_where_a_rewrite_in_its_branch_is_skipped() -> None:
     assert "torch.cuda.empty_cache" not in some.text
     reasons = {reason for finding, reason in some.left if "is_available" in finding.snippet}
     assert [reason.startswith("the branch behind it needs PK") for reason in reasons] == [True]
+
+
+def test_asking_says_what_is_skipped_with_it() -> None:
+    screen = io.StringIO()
+    talk = Interview(io.StringIO("a\ns\na\n"), screen)
+    done = rewrite(load(BRANCH.encode(), "a.py"), Options(Phase.FULL_MODEL), decide=talk)
+    assert "if torch.cuda.is_available():\n    x = x.cuda()\n" in done.text
+    assert "torch.cuda.empty_cache" not in done.text
+    assert "\nSkipped with it: a.py:3:4: PK" in screen.getvalue()
 
 
 def test_a_test_that_was_opened_goes_back_with_its_branch(tmp_path: Path) -> None:

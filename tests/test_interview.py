@@ -1,4 +1,4 @@
-"""`migrate --interactive`: what is asked, what each answer does, and that nothing is written before the end."""
+"""`migrate --interactive`: what is asked, what each answer does; nothing is written before the end."""
 
 from __future__ import annotations
 
@@ -84,12 +84,11 @@ def test_why_and_help_ask_again(talk: Talk) -> None:
     assert snapshot(talk.root) == {name: (str(data).encode(), 0o644) for name, data in FILES.items()}
 
 
-@pytest.mark.parametrize("answers", ["q", "a q n", "a q", "", "a", "A A A q n"])
+@pytest.mark.parametrize("answers", ["q", "a q n", "a q", "", "a", "A s q no"])
 def test_quit_and_the_end_of_input_write_nothing(answers: str, talk: Talk) -> None:
     before = snapshot(talk.root)
-    assert "Nothing was written." in talk(answers) or answers.startswith("A A A")
-    if not answers.startswith("A A A"):
-        assert snapshot(talk.root) == before
+    assert "Nothing was written." in talk(answers)
+    assert snapshot(talk.root) == before
 
 
 def test_quit_asks_whether_to_write_what_was_accepted(talk: Talk) -> None:
