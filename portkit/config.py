@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from portkit import ruleset
+from portkit import ruleset, tomlfile
 from portkit.errors import ConfigError, UsageError
 from portkit.rule import Rule
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 OPERATORS = ("cuda-bound", "compute", "all")
 _GATE = ("coverage", "parity")
@@ -30,6 +23,7 @@ _KEYS = (
     "ignore",
     "per-path-ignores",
     "operators",
+    "apis",
     "gate",
 )
 
@@ -45,14 +39,16 @@ class Config:
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     respect_gitignore: bool = True
     operators: str = "compute"  # "cuda-bound" | "compute" | "all"
+    apis: tuple[Path, ...] = ()  # tables of in-house libraries
     gate: Mapping[str, Any] = field(default_factory=dict, hash=False)
     file: Path | None = None  # where it was read from
     above: str = field(default="", compare=False)  # from the folder of the settings down to the scanned root
     below: str = field(default="", compare=False)  # or the other way round
 
     def rules(self, known: Sequence[type[Rule]]) -> tuple[type[Rule], ...]:
-        """The rules that `select` and `ignore` choose."""
-        return ruleset.choose(known, self.select, self.ignore)
+        """The rules that `select` and `ignore` choose.  Raises ConfigError for a wrong table of `apis`."""
+        chosen = ruleset.choose(known, self.select, self.ignore)
+        return tuple(rule.configured(self.apis) for rule in chosen)
 
     def wants(self, path: str) -> bool:
         """Whether a file found in a folder is to be looked at; `path` is relative to the scanned root."""
@@ -131,39 +127,36 @@ def load_file(file: Path) -> Config:
 
 
 def _table(file: Path) -> dict[str, Any] | None:
-    try:
-        data: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"This is not valid TOML: {error}.", place=str(file)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The settings cannot be read: {error}.", place=str(file)) from None
+    data = tomlfile.read(file, "settings file")
     tool = data.get("tool", {})
     nested: dict[str, Any] | None = tool.get("portkit") if isinstance(tool, dict) else None
     if nested is not None and not isinstance(nested, dict):
-        raise ConfigError("tool.portkit must be a table.", place=str(file))
+        raise ConfigError("tool.portkit must be a table.", place=tomlfile.place(file, "tool", "portkit"))
     if file.name == "pyproject.toml" or nested is not None:
         return nested
     return data
 
 
 def from_table(table: Mapping[str, Any], file: Path) -> Config:
-    """Settings from a parsed table.  Raises ConfigError that names the file and the key."""
-    _check_keys(table, _KEYS, "", file)
+    """Settings from a parsed table.  Raises ConfigError that names the file, the line and the key."""
+    tomlfile.check_keys(table, _KEYS, (), file)
     gate = table.get("gate", {})
     if not isinstance(gate, Mapping):
-        raise _wrong(file, "gate", "must be a table")
-    _check_keys(gate, _GATE, "gate.", file)
+        raise tomlfile.wrong(file, ("gate",), "must be a table")
+    tomlfile.check_keys(gate, _GATE, ("gate",), file)
     operators = table.get("operators", "compute")
     if operators not in OPERATORS:
-        raise _wrong(file, "operators", f"must be one of {', '.join(OPERATORS)}, not {operators!r}")
+        what = f"must be one of {', '.join(OPERATORS)}, not {operators!r}"
+        raise tomlfile.wrong(file, ("operators",), what)
     return Config(
-        include=_strings(table, "include", file),
-        exclude=_strings(table, "exclude", file),
-        select=_ids(_strings(table, "select", file), "select", file),
-        ignore=_ids(_strings(table, "ignore", file), "ignore", file),
+        include=_strings(table, ("include",), file),
+        exclude=_strings(table, ("exclude",), file),
+        select=_ids(table, ("select",), file),
+        ignore=_ids(table, ("ignore",), file),
         per_path_ignores=_per_path(table, file),
         respect_gitignore=_bool(table, "respect-gitignore", file, True),
         operators=operators,
+        apis=tuple(file.parent / name for name in _strings(table, ("apis",), file)),
         gate=dict(gate),
         file=file,
     )
@@ -173,42 +166,29 @@ def _per_path(table: Mapping[str, Any], file: Path) -> tuple[tuple[str, tuple[st
     key = "per-path-ignores"
     value = table.get(key, {})
     if not isinstance(value, Mapping):
-        raise _wrong(file, key, "must be a table of pattern = [rule ids]")
-    return tuple(
-        (pattern, _ids(_strings(value, pattern, file, f"{key}."), f"{key}.{pattern}", file))
-        for pattern in value
-    )
+        raise tomlfile.wrong(file, (key,), "must be a table of pattern = [rule ids]")
+    return tuple((pattern, _ids(value, (key, pattern), file)) for pattern in value)
 
 
 def _bool(table: Mapping[str, Any], key: str, file: Path, default: bool) -> bool:
     value = table.get(key, default)
     if not isinstance(value, bool):
-        raise _wrong(file, key, "must be true or false")
+        raise tomlfile.wrong(file, (key,), "must be true or false")
     return value
 
 
-def _strings(table: Mapping[str, Any], key: str, file: Path, prefix: str = "") -> tuple[str, ...]:
-    value = table.get(key, [])
+def _strings(table: Mapping[str, Any], keys: tuple[str, ...], file: Path) -> tuple[str, ...]:
+    """The list of strings under the last of `keys`; `table` is what holds it."""
+    value = table.get(keys[-1], [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _wrong(file, prefix + key, "must be a list of strings")
+        raise tomlfile.wrong(file, keys, "must be a list of strings")
     return tuple(value)
 
 
-def _ids(ids: tuple[str, ...], key: str, file: Path) -> tuple[str, ...]:
+def _ids(table: Mapping[str, Any], keys: tuple[str, ...], file: Path) -> tuple[str, ...]:
+    ids = _strings(table, keys, file)
     unknown = ruleset.unknown_id(ids) if ids else None
     if unknown is not None:
-        raise ConfigError(f"{key} names no rule: {unknown[0]}.", place=str(file), remedy=unknown[1])
+        what = f"{'.'.join(keys)} names no rule: {unknown[0]}."
+        raise ConfigError(what, place=tomlfile.place(file, *keys), remedy=unknown[1])
     return ids
-
-
-def _check_keys(table: Mapping[str, Any], known: Sequence[str], prefix: str, file: Path) -> None:
-    for key in table:
-        if key in known:
-            continue
-        near = difflib.get_close_matches(str(key), known, n=1)
-        hint = f"Did you mean {prefix}{near[0]}?" if near else f"Known keys: {', '.join(known)}."
-        raise ConfigError(f"There is no setting {prefix}{key}.", place=str(file), remedy=hint)
-
-
-def _wrong(file: Path, key: str, what: str) -> ConfigError:
-    return ConfigError(f"The setting {key} {what}.", place=str(file))

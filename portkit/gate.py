@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portkit import coverage, engine
+from portkit import coverage, engine, tomlfile
 from portkit.config import Config
 from portkit.engine import ScanResult
 from portkit.errors import ConfigError, PortkitError, UsageError
@@ -39,36 +39,39 @@ def demands(config: Config, folder: Path) -> Demands:
 
     Raises ConfigError for a wrong value and UsageError where no gate is configured.
     """
-    place = str(config.file) if config.file else str(folder)
+    file = config.file or folder
     if not config.gate:
         raise UsageError(
-            "No gate is configured.", place=place, remedy="`portkit init` writes one from today's coverage."
+            "No gate is configured.",
+            place=str(file),
+            remedy="`portkit init` writes one from today's coverage.",
         )
     base = config.file.parent if config.file else folder
     return Demands(
-        coverage=dict(_minima(config.gate.get("coverage", {}), place)),
-        parity=tuple(base / name for name in _names(config.gate.get("parity", []), place)),
+        coverage=dict(_minima(config.gate.get("coverage", {}), file)),
+        parity=tuple(base / name for name in _names(config.gate.get("parity", []), file)),
     )
 
 
-def _minima(value: Any, place: str) -> Iterator[tuple[Phase, float]]:
+def _minima(value: Any, file: Path) -> Iterator[tuple[Phase, float]]:
+    keys = ("gate", "coverage")
     if not isinstance(value, Mapping):
-        raise ConfigError("gate.coverage must be a table of phase = percent.", place=place)
+        raise tomlfile.wrong(file, keys, "must be a table of phase = percent")
     known = {phase.value: phase for phase in Phase}
     for name, minimum in value.items():
         if name not in known:
-            raise ConfigError(
-                f"gate.coverage names no phase: {name}.", place=place, remedy=f"Phases: {', '.join(known)}."
-            )
+            place = tomlfile.place(file, *keys, name)
+            remedy = f"Phases: {', '.join(known)}."
+            raise ConfigError(f"gate.coverage names no phase: {name}.", place=place, remedy=remedy)
         number = isinstance(minimum, (int, float)) and not isinstance(minimum, bool)
         if not number or not 0 <= minimum <= 100:
-            raise ConfigError(f"gate.coverage.{name} must be a number from 0 to 100.", place=place)
+            raise tomlfile.wrong(file, (*keys, name), "must be a number from 0 to 100")
         yield known[name], float(minimum)
 
 
-def _names(value: Any, place: str) -> Sequence[str]:
+def _names(value: Any, file: Path) -> Sequence[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ConfigError("gate.parity must be a list of files.", place=place)
+        raise tomlfile.wrong(file, ("gate", "parity"), "must be a list of files")
     return value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from portkit.finding import Edit, Effort, Finding, NeedImport, Phase, Span, Support
@@ -106,6 +107,16 @@ class Rule:
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
         """Look at a file that is not Python."""
         return ()
+
+    @classmethod
+    def configured(cls, apis: tuple[Path, ...]) -> type[Rule]:
+        """The rule for a project that has tables of APIs of its own; almost all rules are the same there."""
+        return cls
+
+    @classmethod
+    def facts(cls) -> str:
+        """What a project adds to the rule, as text; empty for almost all."""
+        return ""
 
     @classmethod
     def visits(cls) -> dict[str, str]:

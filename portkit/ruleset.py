@@ -79,6 +79,6 @@ def _longest(identity: str, patterns: Sequence[str]) -> int:
 
 
 def fingerprint(rules: Sequence[type[Rule]]) -> str:
-    """A short hash of a set of rules."""
-    text = ",".join(sorted(rule.id for rule in rules))
+    """A short hash of a set of rules, and of the facts that a project adds to them."""
+    text = ",".join(sorted(f"{rule.id}{rule.facts()}" for rule in rules))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

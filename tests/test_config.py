@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from portkit import tomlfile
 from portkit.config import Config, load, load_file, matches
 from portkit.discover import discover, project_root
 from portkit.errors import ConfigError, UsageError
@@ -59,27 +61,68 @@ def test_the_nearest_file_counts_and_portkit_toml_comes_first(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "line", "said"),
     [
-        ("[tool.portkit]\nexlude = []", "Did you mean exclude?"),
-        ("[tool.portkit]\nzzz = 1", "Known keys"),
-        ("[tool.portkit]\nselect = 'PK101'", "must be a list"),
-        ("[tool.portkit]\nselect = ['PK30I']", "Did you mean PK3"),
-        ("[tool.portkit]\nignore = ['']", "names no rule"),
-        ("[tool.portkit]\noperators = 'some'", "must be one of"),
-        ("[tool.portkit.gate]\ncoverag = 1", "Did you mean gate.coverage?"),
-        ("[tool.portkit.per-path-ignores]\na = 1", "must be a list"),
-        ("[tool.portkit.per-path-ignores]\na = ['PK9999']", "names no rule"),
-        ("[tool]\nportkit = 3", "must be a table"),
-        ("[tool.portkit\n", "not valid TOML"),
+        ("[tool.portkit]\nexlude = []", "2", "Did you mean exclude?"),
+        ("[tool.portkit]\nzzz = 1", "2", "Known keys"),
+        ("[tool.portkit]\nselect = 'PK101'", "2", "must be a list"),
+        ("[tool.portkit]\n# a line\ninclude = [\n  'a',\n  1,\n]", "3", "include must be a list"),
+        ("[tool.portkit]\nselect = ['PK30I']", "2", "Did you mean PK3"),
+        ("[tool.portkit]\nignore = ['']", "2", "names no rule"),
+        ("[tool.portkit]\noperators = 'some'", "2", "must be one of"),
+        ("[tool.portkit]\nrespect-gitignore = 1", "2", "must be true or false"),
+        ("[tool.portkit]\napis = 'x.toml'", "2", "must be a list"),
+        ("[tool.portkit.gate]\ncoverag = 1", "2", "Did you mean gate.coverage?"),
+        ("[tool.portkit]\ngate = 1", "2", "gate must be a table"),
+        ('x = """\n[tool.portkit]\n"""\n[tool.portkit]\nselect = 1', "5", "must be a list"),
+        ("[tool.portkit.per-path-ignores]\na = 1", "2", "must be a list"),
+        ("[tool.portkit.per-path-ignores]\n\n'a/*.b' = ['PK9999']", "3", "names no rule"),
+        ("[tool]\nportkit = {per-path-ignores = {'a' = [], 'b' = 1}}", "2", "must be a list"),
+        ("tool.portkit.'select' = 3", "1", "must be a list"),
+        ("[tool]\nportkit = 3", "2", "must be a table"),
+        ("[tool.portkit\n", "1:14", "not valid TOML"),
+        ("[tool.portkit]\na = 1\nb = [1", "3:7", "not valid TOML"),
     ],
 )
-def test_wrong_settings_name_the_file_and_the_key(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_settings_name_the_file_the_line_and_the_key(
+    tmp_path: Path, text: str, line: str, said: str
+) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         load(tmp_path)
-    assert str(file) in str(caught.value)
+    assert str(caught.value).startswith(f"{file}:{line}: ")
     assert said in str(caught.value)
+
+
+def test_a_settings_file_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "portkit.toml").write_bytes(b"a = 1\nb = '\xff'\n")
+    with pytest.raises(ConfigError, match=r"portkit.toml:2: .* not UTF-8"):
+        load(tmp_path)
+
+
+def test_a_mark_of_byte_order_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "portkit.toml").write_bytes(b"\xef\xbb\xbfoperators = 'all'\n")
+    assert load(tmp_path).operators == "all"
+
+
+def test_every_key_of_real_files_has_its_line() -> None:
+    """On the TOML files that we have ourselves, against what the parser says there is."""
+    root = Path(__file__).parent.parent
+    for file in [root / "pyproject.toml", *(root / "portkit").rglob("*.toml")]:
+        text = file.read_text(encoding="utf-8")
+        lines = dict(tomlfile._keys(text))
+        for keys in _paths_of(tomlfile.read(file)):
+            assert keys[-1] in text.splitlines()[lines[keys] - 1], (file, keys)
+
+
+def _paths_of(table: object, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(table, dict):
+        for key, value in table.items():
+            yield (*above, key)
+            yield from _paths_of(value, (*above, key))
+    elif isinstance(table, list):
+        for value in table:
+            yield from _paths_of(value, above)
 
 
 def test_a_named_file_must_exist(tmp_path: Path) -> None:

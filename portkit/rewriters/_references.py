@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from portkit import tables
-from portkit.finding import DropImport, Edit, Finding, Replace, Support
+from portkit.finding import DropImport, Edit, Finding, NeedImport, Replace, Support
 from portkit.rewriters import _index, _sites
 from portkit.rule import Context, Rule
 
@@ -20,8 +20,17 @@ MODULES = frozenset({"torch.cuda.memory", "torch.cuda.random", "torch.cuda.strea
 def spell(ctx: Context, target: str) -> tuple[str, list[Edit]]:
     """Source text for a target name (`pk.synchronize`, `torch.Event`), and the imports it needs."""
     root, _, rest = target.partition(".")
+    if root not in ("pk", "torch"):
+        return _spell_own(ctx, *target.rsplit(".", 1))
     local, imports = ctx.use(RUNTIME if root == "pk" else root)
     return f"{local}.{rest}", list(imports)
+
+
+def _spell_own(ctx: Context, module: str, name: str) -> tuple[str, list[Edit]]:
+    """The same for a module of the project's own, which the import of its package need not bring."""
+    local, imports = ctx.use(module)
+    needed = not imports and "." in local  # found through its package alone
+    return f"{local}.{name}", [*imports, *([NeedImport(module)] if needed else [])]
 
 
 def replace_name(ctx: Context, node: ast.expr, target: str) -> list[Edit]:
@@ -75,11 +84,11 @@ class ReferenceRule(Rule):
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
         """Findings for one mention of a name."""
         name = ctx.resolve(node)
-        if name is None or not self.handles(name) or not outermost(node, ctx, name) or is_alias(node, ctx):
+        if name is None or not self.handles(name) or not self.whole(node, ctx, name) or is_alias(node, ctx):
             return
         if self.skip(node, ctx, name):
             return
-        section = tables.load("torch_cuda")[self.name]
+        section = self.section()
         message = self.what.format(name=name)
         if name in section.get("portable", {}):
             fine = section["portable"][name]
@@ -119,7 +128,16 @@ class ReferenceRule(Rule):
 
     def handles(self, name: str) -> bool:
         """Whether a name belongs to this rule."""
-        return any(name in group for group in tables.load("torch_cuda")[self.name].values())
+        return any(name in group for group in self.section().values())
+
+    def section(self) -> dict[str, Any]:
+        """The facts of this rule: `to`, `review`, `manual` and `portable`, by name."""
+        found: dict[str, Any] = tables.load("torch_cuda")[self.name]
+        return found
+
+    def whole(self, node: ast.expr, ctx: Context, name: str) -> bool:
+        """Whether no longer known name starts here."""
+        return outermost(node, ctx, name)
 
     def skip(self, node: ast.expr, ctx: Context, name: str) -> bool:
         """Whether another rule, or nobody, has to look at this mention."""
