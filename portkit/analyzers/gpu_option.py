@@ -10,6 +10,9 @@ from portkit.finding import Finding, Phase, Support
 from portkit.rule import Context, Rule
 
 _TRAINERS = ("pytorch_lightning.", "lightning.", "lightning_fabric.", "ignite.")
+_PROVIDERS = frozenset(
+    {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
+)
 _STAYS = "The name is part of the program's interface and stays; it now means the accelerator that is there."
 _ORDINAL = "Turn each value into a device with pk.device(i), and count devices with pk.device_count()."
 
@@ -19,7 +22,7 @@ class GpuOption(Rule):
 
     What: `add_argument("--gpu")`, `--gpus`, `--gpu_ids`, `--cuda`, `--no-cuda`, `--use_gpu`; fields of
     classes with such names; reads of `args.cuda`; arguments such as `gpus=2`, `num_gpus=8`, `use_cuda=True`,
-    `accelerator="gpu"`.
+    `accelerator="gpu"`, `providers=["CUDAExecutionProvider"]`.
     Why: what hangs on them decides whether the program uses an accelerator, and which.
     Instead: the names stay, since users type them. Values become devices with `pk.device(i)`;
     `accelerator="auto"`, where a trainer takes it.
@@ -31,7 +34,7 @@ class GpuOption(Rule):
     name = "gpu_option"
     phase = Phase.FULL_MODEL
     minutes = 10
-    triggers = (b"cuda", b"gpu")
+    triggers = (b"cuda", b"gpu", b"executionprovider")
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         if _flags.is_option(node):
@@ -110,6 +113,23 @@ class GpuOption(Rule):
             support=Support.MANUAL if known else Support.UNKNOWN,
             remedy='Use accelerator="auto" and devices=...' if known else f"If it means devices: {_ORDINAL}",
             qualified_name=callee or None,
+        )
+
+    def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
+        """`providers=["CUDAExecutionProvider"]` of ONNX Runtime."""
+        if node.value not in _PROVIDERS or isinstance(ctx.parent(node), (ast.Expr, ast.Compare)):
+            return
+        holder = ctx.parent(node)
+        others = holder.elts if isinstance(holder, (ast.List, ast.Tuple)) else []
+        falls_back = any(ctx.constant(item) == "CPUExecutionProvider" for item in others)
+        yield ctx.finding(
+            self,
+            node,
+            f"{node.value} is ONNX Runtime on CUDA",
+            support=Support.PORTABLE if falls_back else Support.MANUAL,
+            remedy="Without CUDA the next provider of the list is taken."
+            if falls_back
+            else 'List "CPUExecutionProvider" after it.',
         )
 
     def visit_AnnAssign(self, node: ast.AnnAssign, ctx: Context) -> Iterable[Finding]:

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _references
+from portkit.rewriters import _devices, _ordinals, _references
 from portkit.rule import Context, Rule
 
 _INTEGERS = frozenset(
     {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
+    | {"portkit.runtime.current_device"}
 )
 _NAMES = frozenset({"rank", "local_rank", "ddp_local_rank", "global_rank", "gpu_id"})
 _GPUS = frozenset({"gpu", "gpu_idx", "gpu_index", "gpu_num", "cuda_id", "cuda_device_id", "gpus"})
 _KNOWN = ("transformers.", "sentence_transformers.")
 _NOTE = "If it is None, nothing was moved; now the accelerator is used."
-_SETTERS = frozenset({"set_device"})
 
 
 class CudaOrdinalDevice(Rule):
@@ -43,7 +43,7 @@ class CudaOrdinalDevice(Rule):
             if (
                 _devices.is_device_name(name)
                 and _is_integer(node.value, ctx)
-                and _only_device(name, node, ctx)
+                and _ordinals.only_device(name, node, ctx)
             ):
                 yield self._wrapped(node.value, ctx, "An ordinal is kept as a device")
 
@@ -139,7 +139,7 @@ def _is_ordinal(node: ast.expr, ctx: Context) -> bool:
         return node.attr in _NAMES
     if not isinstance(node, ast.Name):
         return _is_integer(node, ctx)
-    values = _assignments(node, ctx)
+    values = _ordinals.assignments(node, ctx)
     if not values:
         return node.id in _NAMES
     if not all(_is_integer(value, ctx) for value in values):
@@ -149,7 +149,7 @@ def _is_ordinal(node: ast.expr, ctx: Context) -> bool:
         isinstance(holder, ast.Assign)
         and _devices.is_device_name(node.id)
         and len(values) == 1
-        and _only_device(node.id, holder, ctx)
+        and _ordinals.only_device(node.id, holder, ctx)
     )
 
 
@@ -174,54 +174,9 @@ def _counts_devices(node: ast.AST, ctx: Context) -> bool:
     )
 
 
-def _scope(node: ast.AST, ctx: Context) -> ast.AST:
-    """The function around a node, or its module."""
-    found = node
-    for parent in ctx.parents(node):
-        found = parent
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return parent
-    return found
-
-
-def _assignments(node: ast.Name, ctx: Context) -> list[ast.expr]:
-    """What the function (or module) around a name assigns to it."""
-    return [
-        item.value
-        for item in ast.walk(_scope(node, ctx))
-        if isinstance(item, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
-    ]
-
-
-def _only_device(name: str, node: ast.AST, ctx: Context) -> bool:
-    """Whether every use of a variable in its scope is a device's place, and it is bound once."""
-    stores, loads = 0, []
-    for item in ast.walk(_scope(node, ctx)):
-        if isinstance(item, ast.Name) and item.id == name:
-            if isinstance(item.ctx, ast.Load):
-                loads.append(item)
-            else:
-                stores += 1
-    return stores == 1 and bool(loads) and all(_in_device_place(item, ctx) for item in loads)
-
-
-def _in_device_place(node: ast.Name, ctx: Context) -> bool:
-    parent = ctx.parent(node)
-    if isinstance(parent, ast.keyword):
-        return parent.arg == "device"
-    if isinstance(parent, ast.List):
-        keyword = ctx.parent(parent)
-        return isinstance(keyword, ast.keyword) and keyword.arg == "device_ids"
-    if not isinstance(parent, ast.Call) or parent.args[:1] != [node]:
-        return False
-    last = _devices.identifier(parent.func)
-    return last == "to" or last in _SETTERS or last in ("cuda", "ddp_device_ids")
-
-
 def _assigned_device(node: ast.expr, ctx: Context) -> bool:
     """Whether a name like `gpu` holds a device already: `gpu = torch.device(...)`, `gpu = pk.device(...)`."""
     if not isinstance(node, ast.Name):
         return False
-    values = _assignments(node, ctx)
+    values = _ordinals.assignments(node, ctx)
     return any(isinstance(value, ast.Call) and not _is_integer(value, ctx) for value in values)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _references, _sites, _vendor, nccl_backend
+from portkit.rewriters import _devices, _ordinals, _references, _sinks, _sites, _vendor, nccl_backend
 from portkit.rule import Context
 
 _ROOT = "torch.cuda"
@@ -238,12 +238,18 @@ def _is_divisor(call: ast.Call, ctx: Context) -> bool:
 
 def _is_device(call: ast.Call, ctx: Context) -> bool:
     """Whether an ordinal is passed where a device is meant."""
-    parent = ctx.parent(call)
-    if isinstance(parent, ast.keyword):
-        return parent.arg in _DEVICE_KEYWORDS
-    return (
-        isinstance(parent, ast.Call)
-        and isinstance(parent.func, ast.Attribute)
-        and parent.func.attr == "to"
-        and parent.args[:1] == [call]
-    )
+    child: ast.AST = call
+    for parent in ctx.parents(call):
+        if isinstance(parent, ast.keyword):
+            return parent.arg in _DEVICE_KEYWORDS
+        if isinstance(parent, ast.Dict):
+            return "device" in _sinks.holders(child, parent, ctx)
+        if isinstance(parent, ast.Call):
+            return _devices.identifier(parent.func) == "to" and parent.args[:1] == [child]
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and child is not call:
+            # `device = device or torch.cuda.current_device()`
+            return isinstance(parent.targets[0], ast.Name) and _ordinals.is_only_device(parent, ctx)
+        if not isinstance(parent, (ast.IfExp, ast.BoolOp)) or child is getattr(parent, "test", None):
+            return False
+        child = parent
+    return False

@@ -30,7 +30,7 @@ class NcclBackend(_references.ReferenceRule):
     id = "PK307"
     name = "nccl_backend"
     phase = Phase.FULL_MODEL
-    triggers = (b"nccl", b"symmetric_memory")
+    triggers = (b"nccl", b"symmetric_memory", b"_multigpu")
     what = "{name} exists with NCCL only"
 
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:

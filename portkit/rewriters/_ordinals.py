@@ -1,0 +1,75 @@
+"""Variables that hold a device or the ordinal of one, and where they go."""
+
+from __future__ import annotations
+
+import ast
+
+from portkit.rewriters import _devices
+from portkit.rule import Context
+
+_SETTERS = frozenset({"set_device"})
+
+
+def assignments(node: ast.Name, ctx: Context) -> list[ast.expr]:
+    """What the function (or module) around a name assigns to it."""
+    return [
+        item.value
+        for item in ast.walk(_scope(node, ctx))
+        if isinstance(item, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
+    ]
+
+
+def only_device(name: str, node: ast.AST, ctx: Context) -> bool:
+    """Whether every use of a variable in its scope is a device's place, and it is bound once."""
+    stores, loads = _uses(name, node, ctx)
+    return stores == 1 and bool(loads) and all(_in_device_place(item, ctx) for item in loads)
+
+
+def is_only_device(node: ast.Assign, ctx: Context) -> bool:
+    """Whether what a statement assigns is only used as a device; what it is made of does not count.
+
+    In `device = device or torch.cuda.current_device()`, the second `device` is a parameter.
+    """
+    target = node.targets[0]
+    if not isinstance(target, ast.Name):
+        return False
+    stores, loads = _uses(target.id, node, ctx)
+    inside = set(ast.walk(node.value))
+    rest = [item for item in loads if item not in inside]
+    return stores == 1 and bool(rest) and all(_in_device_place(item, ctx) for item in rest)
+
+
+def _uses(name: str, node: ast.AST, ctx: Context) -> tuple[int, list[ast.Name]]:
+    """How often a name is bound in the scope of a node, and its loads there."""
+    stores, loads = 0, []
+    for item in ast.walk(_scope(node, ctx)):
+        if isinstance(item, ast.Name) and item.id == name:
+            if isinstance(item.ctx, ast.Load):
+                loads.append(item)
+            else:
+                stores += 1
+    return stores, loads
+
+
+def _scope(node: ast.AST, ctx: Context) -> ast.AST:
+    """The function around a node, or its module."""
+    found = node
+    for parent in ctx.parents(node):
+        found = parent
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return parent
+    return found
+
+
+def _in_device_place(node: ast.Name, ctx: Context) -> bool:
+    parent = ctx.parent(node)
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "device"
+    if isinstance(parent, ast.List):
+        keyword = ctx.parent(parent)
+        return isinstance(keyword, ast.keyword) and keyword.arg == "device_ids"
+    if not isinstance(parent, ast.Call) or parent.args[:1] != [node]:
+        return False
+    last = _devices.identifier(parent.func)
+    return last == "to" or last in _SETTERS or last in ("cuda", "ddp_device_ids")
