@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portkit import coverage, engine, tomlfile
+from portkit import coverage, engine, history, tomlfile
 from portkit.config import Config
 from portkit.engine import ScanResult
 from portkit.errors import ConfigError, PortkitError, UsageError
@@ -87,7 +87,10 @@ def run(path: Path, config: Config) -> list[Check]:
     checks = [_coverage(result, phase, minimum) for phase, minimum in wanted.coverage.items()]
     if result.unparsed and wanted.coverage:
         checks.append(_unparsed(result))
-    return checks + [_parity(file) for file in wanted.parity]
+    checks += [_parity(file) for file in wanted.parity]
+    passed = sum(check.passed for check in checks)
+    history.note(path, "gate", result.findings, f"{passed} of {len(checks)} passed")
+    return checks
 
 
 def _coverage(result: ScanResult, phase: Phase, minimum: float) -> Check:

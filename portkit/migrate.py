@@ -40,6 +40,8 @@ class Plan:
     left: list[tuple[Finding, str]] = field(default_factory=list)
     unparsed: list[Unparsed] = field(default_factory=list)
     files: int = 0  # looked at
+    found: list[Finding] = field(default_factory=list)  # before
+    rest: list[Finding] = field(default_factory=list)  # and after
 
 
 def plan(
@@ -57,6 +59,7 @@ def plan(
     """
     result = engine.scan([path], options.config, jobs=jobs, progress=progress)
     made = Plan(result.root, options, unparsed=list(result.unparsed), files=result.files)
+    made.found = list(result.findings)
     by_path: dict[str, list[Finding]] = {}
     for finding in result.findings:
         by_path.setdefault(finding.location.path, []).append(finding)
@@ -69,8 +72,10 @@ def plan(
         if outcome is None:
             if not any(options.takes(finding) for finding in findings):  # else a link to a file that is done
                 made.left += [(finding, "") for finding in open_findings(findings)]
+            made.rest += findings
             continue
         made.left += outcome.left
+        made.rest += outcome.rest if outcome.rest is not None else findings
         made.changes += [outcome.change] if outcome.change else []
         made.unparsed += [outcome.unparsed] if outcome.unparsed else []
     return made
@@ -92,6 +97,7 @@ class _Outcome:
     change: FileChange | None = None
     left: tuple[tuple[Finding, str], ...] = ()
     unparsed: Unparsed | None = None
+    rest: tuple[Finding, ...] | None = None  # every finding afterwards; None: as before
 
 
 def _tasks(
@@ -138,7 +144,7 @@ class _Work:
         change = FileChange(
             task.path, source.kind, source.data, after, done.done, done.layers, done.waits, stages
         )
-        return _Outcome(change, done.left)
+        return _Outcome(change, done.left, rest=done.rest)
 
 
 __all__ = ["FileChange", "Options", "Plan", "Rewritten", "plan", "rewrite"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from portkit import config as settings
-from portkit import copying, diffs, patches, progress, summary, writing
+from portkit import copying, diffs, engine, history, patches, progress, summary, writing
 from portkit.config import OPERATORS, Config
 from portkit.errors import UsageError
 from portkit.finding import Phase, Unparsed
@@ -70,11 +70,26 @@ def run(request: Request) -> int:
             print("Nothing was written.", file=sys.stderr)
             return 0
     failed = _carry_out(made, request)
+    if request.mode == "write" and made.changes:
+        _remember(made, request, failed)
     made.unparsed += failed
     where = summary.Where(request.path, request.output, request.patch)
     for line in summary.lines(made, request.mode, where, verbose=request.verbose):
         print(line, file=sys.stderr)
     return _code(made, request, failed)
+
+
+def _remember(made: Plan, request: Request, failed: Sequence[Unparsed]) -> None:
+    """Add to the history of the tree that was written what was there before, and what is left."""
+    root = Path(request.output) if request.output else made.root
+    if not Path(request.path).is_dir() or not history.folder(root).is_dir():
+        return
+    found, rest = made.found, made.rest
+    if request.select or request.ignore or failed:  # the plan did not see, or do, everything
+        rest = engine.scan([root], settings.load(root), jobs=request.jobs or None).findings
+    if not history.read(root)[0] and not (request.select or request.ignore):
+        history.note(root, "scan", found, history.BEFORE)
+    history.note(root, "migrate", rest, f"phase {request.phase}")
 
 
 def _carry_out(made: Plan, request: Request) -> list[Unparsed]:

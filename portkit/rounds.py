@@ -40,6 +40,7 @@ class Rewritten:
     text: str
     done: tuple[Finding, ...] = ()
     left: tuple[tuple[Finding, str], ...] = ()  # what still is there, with the reason if it was refused
+    rest: tuple[Finding, ...] = ()  # every finding of the new text
     layers: tuple[Layer, ...] = ()
     waits: tuple[tuple[int, ...], ...] = ()  # for each of `done`: indices of those that it needs
     stages: tuple[tuple[Phase, str], ...] = ()  # the text as each phase leaves it
@@ -114,6 +115,7 @@ class _Rewriter:
             self.source.text,
             tuple(self.done),
             left,
+            tuple(current),
             tuple(self.layers),
             tuple(self.waits),
             tuple(stages),

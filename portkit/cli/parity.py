@@ -39,6 +39,7 @@ def command(
     import shlex
     from pathlib import Path
 
+    from portkit import history
     from portkit.errors import UsageError
     from portkit.parity import commands
 
@@ -51,4 +52,6 @@ def command(
         raise UsageError("More than one path is given.", remedy="Compare one repository at a time.")
     else:
         document = commands.operators(Path(given[0] if given else "."), operator, dtype, implementation)
+    place = Path((migrated or ".") if training else (given[0] if given else "."))
+    history.note(place, "parity", None, commands.outcome(document))
     commands.report(document, format, output)

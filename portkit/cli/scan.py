@@ -54,7 +54,7 @@ def command(
 
     from portkit import baseline as known
     from portkit import config as settings
-    from portkit import engine, progress, reports, since
+    from portkit import engine, history, progress, reports, since
     from portkit.discover import project_root
     from portkit.errors import UsageError
     from portkit.files import check_writable, write_atomically
@@ -80,6 +80,9 @@ def command(
         known.read(Path(baseline))
     root = project_root(paths, chosen)
     result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=progress.bar(), root=root)
+    whole = not (select or ignore or config or diff_base or no_gitignore)
+    if len(paths) == 1 and whole:
+        history.note(Path(paths[0]), "scan", result.findings)
     if baseline:
         result.baseline = known.compare(result, Path(baseline))
     if write_baseline:

@@ -23,7 +23,7 @@ def command(
     Exit codes: 0 done; 2 nothing to undo, files that changed since,
     or a file that could not be restored.
     """
-    from portkit import partial
+    from portkit import config, engine, history, manifest, partial
     from portkit.errors import UsageError
     from portkit.summary import problems
     from portkit.undo import undo
@@ -35,6 +35,11 @@ def command(
         raise UsageError("--all and --force are for whole migrations.", remedy="Leave them out.")
     else:
         done = partial.undo_part(root, chosen)
+    if history.folder(root).is_dir():
+        if not manifest.exists(root) and history.began_with_migration(root):
+            history.forget(root)
+        else:
+            history.note(root, "undo", engine.scan([root], config.load(root)).findings, " ".join(what or []))
     for name in done.restored:
         typer.echo(f"restored {name}")
     for name in done.removed:

@@ -106,3 +106,9 @@ def report(found: Mapping[str, Any], form: str, output: str) -> None:
             f"{len(bad)} of {len(list(document.verdicts(found)))} comparisons did not pass.",
             remedy="The table says which, and where they differ first.",
         )
+
+
+def outcome(found: Mapping[str, Any]) -> str:
+    """How many comparisons of a document passed, in words."""
+    verdicts = [status for _, status, _ in document.verdicts(found)]
+    return f"{verdicts.count('pass')} of {len(verdicts)} passed"
