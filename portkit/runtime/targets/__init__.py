@@ -41,7 +41,7 @@ def host() -> Target:
     features = os.environ.get("PORTKIT_CPU_FEATURES", features)
     for target in targets().values():
         if target.covers(triple):
-            return target.configure(triple, cpu, features)
+            return target.configure(triple, cpu, features).permitted()
     raise PortkitError(
         f"there is no tile compiler target for {triple}",
         remedy=f"Known targets: {', '.join(sorted(targets()))}. Operators still run as torch composites.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,7 @@ class Target:
     architectures: tuple[str, ...] = field(default=())  # further spellings of the name in triples
     futex: int = 98  # number of Linux's system call; this is that of the generic table
     pause: str = "nop"  # the instruction for a loop that waits
+    refused: Callable[[Target], tuple[str, ...]] = lambda target: ()  # features that this process may not use
 
     @cached_property
     def enabled(self) -> frozenset[str]:
@@ -83,6 +85,11 @@ class Target:
     def runs_here(self) -> bool:
         """Whether code for this family can run in this process."""
         return self.covers(platform.machine().lower().replace("amd64", "x86_64") + "-")
+
+    def permitted(self) -> Target:
+        """The same target without the features that the system refuses to this process."""
+        off = ",".join(f"-{feature}" for feature in self.refused(self))
+        return replace(self, features=f"{self.features},{off}") if off else self
 
     def configure(self, triple: str, cpu: str, features: str) -> Target:
         """The same family with a given triple, processor name and feature string."""

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+
 from portkit.runtime.targets._target import Target
+
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+_TILES = ("amx-tile", "amx-bf16", "amx-int8")
+
+
+def _refused(target: Target) -> tuple[str, ...]:
+    """Linux gives the tile registers only to a process that has asked for them; others don't give them."""
+    if not target.has("amx-tile"):
+        return ()
+    if sys.platform != "linux":
+        return _TILES
+    answer = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA)
+    return _TILES if answer else ()
+
 
 TARGET = Target(
     name="x86_64",
@@ -15,4 +32,5 @@ TARGET = Target(
     architectures=("amd64",),
     futex=202,
     pause="pause",
+    refused=_refused,
 )

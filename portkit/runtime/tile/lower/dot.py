@@ -14,6 +14,7 @@ from portkit.runtime.tile import ir
 from portkit.runtime.tile.lower.elementwise import register
 from portkit.runtime.tile.lower.emit import Code, T, V
 from portkit.runtime.tile.lower.evaluate import Evaluator
+from portkit.runtime.tile.lower.extent import depth_of
 from portkit.runtime.tile.lower.group import Root
 from portkit.runtime.tile.lower.place import Index, Place
 from portkit.runtime.tile.lower.storage import Buffer, element_bytes, kept_element
@@ -45,6 +46,7 @@ class Dot:
         self.width = self.vectors * self.lanes
         self.evaluator = Evaluator(program.context)
         self.evaluator.lanes = self.lanes
+        self.filled = depth_of(self.evaluator, op.operands[0], op.operands[1], 1)
 
     def emit(self) -> None:
         program, op = self.program, self.op
@@ -127,7 +129,7 @@ class Dot:
                 out += [self._multiply_add(a, right_part, total) for right_part, total in pairs]
             return out
 
-        sums = code.loop(code.i64(0), code.i64(self.depth), 1, start, step)
+        sums = code.loop(code.i64(0), self.filled, 1, start, step)
         for place, total in zip(places, sums, strict=True):
             self.evaluator.memory.write(target, place, total)
 

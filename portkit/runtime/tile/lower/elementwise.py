@@ -222,7 +222,7 @@ class Elementwise:
         if isinstance(to, ir.Pointer):
             return code.cast("inttoptr", value, "ptr")
         if source.is_float and source.bits == 16:
-            value = floats.narrow(code, self.target, source.kind, value)
+            value = floats.bits(code, self.target, source.kind, value)
         if to.is_float and to.bits == 16:
             return floats.widen(code, self.target, to.kind, value)
         target = register(to)

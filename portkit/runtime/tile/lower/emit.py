@@ -215,6 +215,13 @@ class Code:
         picks = ", ".join(f"i32 {k}" for k in lanes)
         return self.op(f"shufflevector {a.type} {{}}, {a.type} poison, <{len(lanes)} x i32> <{picks}>", to, a)
 
+    def join(self, a: V, b: V, lanes: Sequence[int]) -> V:
+        """Lanes picked from a and b, those of b counted after those of a."""
+        to = T(a.type.elt, len(lanes))
+        picks = ", ".join(f"i32 {k}" for k in lanes)
+        text = f"shufflevector {a.type} {{}}, {b.type} {{}}, <{len(lanes)} x i32> <{picks}>"
+        return self.op(text, to, a, b)
+
     # --- 64-bit integer arithmetic with folding ---------------------------------------------------------
 
     def add(self, a: V, b: V) -> V:
@@ -292,6 +299,23 @@ class Code:
             self.here(f"phi {a.type} [{a.text}, %{before.label}], [{b.text}, %{latch.label}]", a.type)
             for a, b in zip(inits, outs, strict=True)
         ]
+
+    def either(self, test: V, yes: Callable[[], V], no: Callable[[], V]) -> V:
+        """The value of one of two branches; nothing of a branch runs, or rises out of it, unless taken."""
+        before = self.scopes[-1].block
+        starts, ends = [], []
+        for branch in (yes, no):
+            starts.append(self.new_block("branch"))
+            with self.scope(starts[-1]) as scope, self.barrier():
+                value = branch()
+                ends.append((value, scope.block))
+        done = self.new_block("joined")
+        for _, block in ends:
+            block.end = f"br label %{done.label}"
+        before.end = f"br i1 {test.text}, label %{starts[0].label}, label %{starts[1].label}"
+        self.scopes[-1].block = done
+        parts = ", ".join(f"[{value.text}, %{block.label}]" for value, block in ends)
+        return self.here(f"phi {ends[0][0].type} {parts}", ends[0][0].type)
 
     def text(self, signature: str) -> str:
         """The function's definition."""

@@ -34,6 +34,14 @@ def widen(code: Code, target: Target, kind: str, bits: V) -> V:
     return code.cast("bitcast", code.bin("or", magnitude, sign), "float")
 
 
+def bits(code: Code, target: Target, kind: str, value: V) -> V:
+    """The i16 bits of a number of that kind, which is held as f32: nothing is left to round."""
+    if kind != "bfloat":
+        return narrow(code, target, kind, value)
+    wide = code.cast("bitcast", value, "i32")
+    return code.cast("trunc", code.bin("lshr", wide, code.const(16, wide.type)), "i16")
+
+
 def narrow(code: Code, target: Target, kind: str, value: V) -> V:
     """f32 → i16 bits of kind "float" (f16) or "bfloat", to the nearest, ties to even; NaN stays NaN."""
     if kind == "float" and hardware_f16(target):

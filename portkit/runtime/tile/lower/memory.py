@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.affine import Affine
+from portkit.runtime.tile.affine import ONE, Affine, source_dims
 from portkit.runtime.tile.lower import floats
 from portkit.runtime.tile.lower.elementwise import memory_element
 from portkit.runtime.tile.lower.emit import I1, PTR, T, V
@@ -42,7 +42,24 @@ class Memory:
         pointer, offsets = self.address(form, place, dtype)
         if offsets is None:
             return self.vector_load(pointer, dtype, mask, other)
+        if wraps(form, vector) and not pointer.type.lanes:
+            return self._run_or_gather(pointer, offsets, dtype, mask, other)
         return self.gather(pointer, offsets, dtype, mask, other)
+
+    def _run_or_gather(self, pointer: V, offsets: V, dtype: ir.DType, mask: V | None, other: V | None) -> V:
+        """A vector load where the lanes turn out to follow one another, as they mostly do; else a gather."""
+        code = self.code
+        first = code.extract(offsets, 0)
+        lanes = offsets.type.lanes
+        run = code.bin("add", code.splat(first, lanes), code.iota("i64", lanes))
+        same = code.compare("icmp eq", offsets, run)
+        together = code.call(f"llvm.vector.reduce.and.{same.type.suffix}", I1, same)
+        elt = memory_element(dtype)
+        return code.either(
+            together,
+            lambda: self.vector_load(code.gep(elt, pointer, first), dtype, mask, other),
+            lambda: self.gather(pointer, offsets, dtype, mask, other),
+        )
 
     def mask(self, value: ir.Value | None, place: Place) -> V | None:
         """The mask at a place together with the lanes that exist; None: all."""
@@ -296,3 +313,18 @@ class Memory:
         if dtype.is_float and dtype.bits == 16:
             return floats.narrow(self.code, self.evaluator.context.target, dtype.kind, value)
         return value
+
+
+def wraps(form: Affine, dim: int) -> bool:
+    """Whether offsets change along a dimension by a remainder: mostly by 1, and now and then back to 0."""
+    return any(
+        coefficient == ONE and term.follows(dim) and _is_remainder(term.value)
+        for term, coefficient in form.others
+    )
+
+
+def _is_remainder(value: ir.Value) -> bool:
+    op = value.owner
+    while op is not None and (source_dims(op) is not None or op.opcode == "cast"):
+        op = op.operands[0].owner
+    return op is not None and op.opcode == "irem"

@@ -93,6 +93,9 @@ class Planner:
     def _cost(self, op: ir.Op) -> float:
         if op.opcode in ROOTS:
             return 0.0
+        if op.opcode == "broadcast":  # what is spread can be kept itself, which is smaller
+            source = op.operands[0]
+            return self.cost.get(source, 0.0) * source.type.numel / op.result.type.numel
         own = COSTS.get(op.opcode, 1.0)
         if op.opcode == "load" and op.result.type.is_tile and not self._contiguous(op):
             own = 10.0

@@ -49,6 +49,7 @@ class Program:
         self.control = Control(self)
         self.pending: list[Root] = []
         self.ids: dict[str, V] = {}
+        self.at_end: list[str] = []  # lines for the end of the function
 
     def _stops(self) -> set[ir.Value]:
         """Values that live in buffers: kept ones, and results of operations that are not virtual."""
@@ -72,6 +73,8 @@ class Program:
             return []
 
         code.loop(V("%begin", I64), V("%end", I64), 1, [], program)
+        for line in self.at_end:
+            code.line(line)
         code.scopes[-1].block.end = "ret void"
 
     def _slot(self, k: int, t: T) -> V:
@@ -237,9 +240,13 @@ class Program:
 
     def _dot(self, op: ir.Op) -> None:
         from portkit.runtime.tile.lower.dot import lower_dot
+        from portkit.runtime.tile.lower.dot_amx import TileDot, instruction
 
         self.flush()
-        lower_dot(self, op)
+        if name := instruction(op, self.context.target):
+            TileDot(self, op, name).emit()
+        else:
+            lower_dot(self, op)
 
     def _atomic(self, op: ir.Op) -> None:
         from portkit.runtime.tile.lower.atomic import lower_atomic
