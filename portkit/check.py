@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from portkit import coherence, inventory, suppress
+from portkit import callgraph, coherence, imports, inventory, suppress
 from portkit.cells import Unit
 from portkit.context import UnitContext
 from portkit.finding import Finding, Location, Suppressed, Unparsed
+from portkit.imports import Imports
 from portkit.parsing import NotPython, parse
+from portkit.requirements import Requirement, of_setup
 from portkit.rule import Rule, Visit
 from portkit.scopes import Tree
 from portkit.source import Kind, Source
@@ -26,7 +28,10 @@ class Checked:
 
     findings: list[Finding] = field(default_factory=list)
     unparsed: list[Unparsed] = field(default_factory=list)
-    operators: Counter[str] = field(default_factory=Counter)  # calls of tensor operators, by qualified name
+    uses: list[inventory.Use] = field(default_factory=list)  # of tensor operators
+    code: callgraph.Code | None = None  # its functions and what they use; None where it was not parsed
+    imports: Imports = field(default_factory=dict)
+    requirements: list[Requirement] = field(default_factory=list)
     suppressed: list[Suppressed] = field(default_factory=list)
     parsed: bool = False  # whether a syntax tree had to be built
 
@@ -141,8 +146,12 @@ def _visit(
         tree = Tree(module, frozenset(table) | inventory.NODES, prelude.statements)
         ctx = UnitContext(source.path, source.kind, unit, operators, tree)
         found = coherence.hold_back(_ask(table, tree, ctx), rules.opening, tree, ctx)
-        if count:
-            result.operators.update(inventory.count(tree, ctx.names))
+        if count and "torch" in source.text:
+            result.uses += inventory.uses(tree, ctx.names, unit.cell)
+        result.code = result.code or callgraph.Code()
+        imports.of_tree(tree, result.imports)
+        result.requirements += of_setup(tree) if "setup(" in unit.text else ()
+        callgraph.collect(tree, ctx.names, result.code, cell=unit.cell is not None)
     except RecursionError:
         result.unparsed.append(Unparsed(source.path, "is nested too deeply to be followed"))
         return []

@@ -11,15 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit import ruleset
+from portkit import coverage, imports, packages, reach, requirements, ruleset
+from portkit.callgraph import Code
 from portkit.cells import Unit
 from portkit.check import CODE, Checked, Rules, check_source
 from portkit.config import Config
 from portkit.discover import Found, discover
 from portkit.finding import Finding, Location, Suppressed, Unparsed
+from portkit.imports import Imports
+from portkit.inventory import Use
+from portkit.requirements import Requirement
 from portkit.rule import Rule
 from portkit.source import Kind, Source, Unreadable, load, read
 
@@ -47,7 +52,11 @@ class ScanResult:
     kinds: Counter[str] = field(default_factory=Counter)  # files by kind
     lines: int = 0
     suppressed: list[Suppressed] = field(default_factory=list)
-    operators: Counter[str] = field(default_factory=Counter)
+    uses: dict[str, list[Use]] = field(default_factory=dict)  # of tensor operators, by file
+    codes: dict[str, Code] = field(default_factory=dict)  # functions and what they use, by file
+    python: list[str] = field(default_factory=list)  # paths of all Python files and notebooks
+    imports: dict[str, Imports] = field(default_factory=dict)  # by file
+    requirements: dict[str, list[Requirement]] = field(default_factory=dict)  # by file
     since: Since | None = None  # only findings that a change adds are left
     baseline: Compared | None = None
 
@@ -61,6 +70,23 @@ class ScanResult:
     def files(self) -> int:
         """How many files were looked at, those that could not be parsed included."""
         return sum(self.kinds.values())
+
+    @cached_property
+    def operators(self) -> coverage.Operators:
+        """The tensor operators that the code uses."""
+        methods = {name for code in self.codes.values() for name in code.methods}
+        return coverage.operators(self.uses, methods)
+
+    @cached_property
+    def packages(self) -> list[packages.Package]:
+        """The packages that the project requires and imports."""
+        return packages.table(self.requirements, self.imports, self.python)
+
+    @cached_property
+    def affects(self) -> reach.Affects:
+        """The functions that unsupported findings affect."""
+        stopping = {rule.id for rule in self.rules if rule.stops_import}
+        return reach.affects(self.findings, self.codes, stopping)
 
 
 def scan(
@@ -153,7 +179,15 @@ def _look_at(found: Found, rules: Rules, config: Config) -> _Looked:
         return looked
     looked.lines = _lines(source)
     looked.checked = check_source(source, rules, config.operators)
+    _add_packages(source, looked.checked)
     return looked
+
+
+def _add_packages(source: Source, checked: Checked) -> None:
+    """What a file imports and requires, as far as looking at it in full did not say."""
+    if source.kind is Kind.PYTHON and checked.code is None and not checked.unparsed:
+        checked.imports = imports.of_text(source.text)
+    checked.requirements += requirements.of_source(source)
 
 
 def _look_at_text(data: bytes, rules: Sequence[type[Rule]], config: Config) -> _Looked:
@@ -181,7 +215,16 @@ def _merge(result: ScanResult, one: _Looked) -> None:
     result.findings += one.checked.findings
     result.unparsed += one.checked.unparsed
     result.suppressed += one.checked.suppressed
-    result.operators.update(one.checked.operators)
+    if one.kind in CODE:
+        result.python.append(one.path)
+    if one.checked.imports:
+        result.imports[one.path] = one.checked.imports
+    if one.checked.requirements:
+        result.requirements[one.path] = one.checked.requirements
+    if one.checked.uses:
+        result.uses[one.path] = one.checked.uses
+    if one.checked.code is not None:
+        result.codes[one.path] = one.checked.code
 
 
 def _look_at_all(

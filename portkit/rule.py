@@ -101,6 +101,9 @@ class Rule:
     phase: ClassVar[Phase]
     triggers: ClassVar[tuple[bytes, ...]]  # lower-case; a file whose lower-cased bytes hold none is skipped
     opens_branch: ClassVar[bool] = False  # its rewrite of a test lets other devices into the branch behind
+    stops_import: ClassVar[bool] = (
+        False  # what it refuses at import time keeps the module from being imported
+    )
     text_kinds: ClassVar[frozenset[Kind]] = frozenset()
     minutes: ClassVar[int | None] = None  # that a manual finding takes a person, where that is not as usual
 

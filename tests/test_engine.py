@@ -19,6 +19,7 @@ from portkit.check import RuleFault
 from portkit.config import Config
 from portkit.errors import UsageError
 from portkit.finding import Finding, Location, Phase, Support
+from portkit.inventory import Seen, Use
 from portkit.rule import Context, Rule
 from portkit.source import Kind
 
@@ -341,23 +342,26 @@ def test_operators_are_counted_by_name(tmp_path: Path) -> None:
         "import portkit.runtime as pk\npk.ops.softmax(x)\npk.device()\n"
         "np.sum(x)\ntorch.save(x, 'a')\ntorch.manual_seed(0)\nx.cuda()\nself.sum()\n"
     )
-    assert scan(tmp_path).operators == {
+    found = scan(tmp_path).operators
+    assert {item.name: item.calls for item in found.used} == {
         "torch.nn.Linear": 1,
         "torch.nn.functional.softmax": 1,
-        "torch.matmul": 1,
         "torch.softmax": 1,
         "torch.Tensor.softmax": 1,
+        "torch.Tensor.split": 1,
         "portkit.runtime.ops.softmax": 1,
     }
+    assert {item.name: item.unknown for item in found.every if item.unknown} == {"torch.matmul": 1}
 
 
 def test_operator_coverage_comes_from_the_data_of_the_runtime() -> None:
     table = coverage.kernels()
     forward = [name for name, data in table.items() if data.get("forward")]
-    used = coverage.operators({**dict.fromkeys(forward, 3), "torch.linalg.svd": 1})
-    assert [item.name for item in used.used if not item.forward] == ["torch.linalg.svd"]
+    uses = [Use(name, Seen.NAME, line, None) for name in forward for line in range(3)]
+    counted = coverage.operators({"a.py": [*uses, Use("torch.linalg.svd", Seen.NAME, 1, None)]})
+    assert [item.name for item in counted.used if not item.forward] == ["torch.linalg.svd"]
     total = 3 * len(forward) + 1
-    assert used.share("forward", calls=True) == round(100 * 3 * len(forward) / total, 1)
+    assert counted.share("forward", calls=True) == round(100 * 3 * len(forward) / total, 1)
     assert coverage.operators({}).share("forward") is None
 
 

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from portkit import cli, diffs
+from portkit.callgraph import Code
 from portkit.config import Config
 from portkit.engine import ScanResult
 from portkit.errors import UsageError
 from portkit.finding import Finding, Location, Phase, Support, Unparsed
+from portkit.inventory import Seen, Use
 from portkit.reports import _view, html
 from portkit.reports._chart import chart
+from portkit.requirements import Requirement
 from portkit.templating import code
 
 VOID = {"meta", "link", "br", "input", "img", "hr", "line", "polyline"}
@@ -29,9 +32,12 @@ def finding(support=Support.AUTO, phase=Phase.OPERATOR, line=3, **more):
 
 
 def result(findings=(), unparsed=()):
-    calls = Counter({"torch.nn.functional.softmax": 2, "torch.cat": 1})
     scanned = ScanResult(Path("/somewhere/project"), (".",), Config(), (), list(findings), list(unparsed))
-    scanned.kinds, scanned.lines, scanned.operators = Counter(python=2), 10, calls
+    scanned.kinds, scanned.lines = Counter(python=2), 10
+    softmax = Use("torch.nn.functional.softmax", Seen.NAME, 2, None)
+    scanned.uses = {EVIL: [softmax, softmax], "b.py": [Use("torch.cat", Seen.NAME, 1, None)]}
+    scanned.codes = {"pkg/train.py": Code(functions={EVIL: 3, "main": 9}, uses={"main": {f"={EVIL}"}})}
+    scanned.requirements = {EVIL: [Requirement("flash-attn", f"=={EVIL}", 1), Requirement("x" + EVIL, "", 1)]}
     return scanned
 
 
@@ -97,6 +103,7 @@ def full():
     )
     found = [finding(support, phase, lossy=True, guard=EVIL) for support in Support for phase in Phase]
     found.append(finding(scope=EVIL, note=EVIL))
+    found.append(finding(Support.MANUAL, scope=EVIL, id="1"))
     return html.render(result(found, [Unparsed(EVIL, EVIL, 3)]), extras=extras)
 
 
@@ -113,7 +120,7 @@ def test_nothing_is_loaded_from_elsewhere():
     assert not re.search(r"https?://|url\(|@import|<link|<iframe", page)
     assert {value for name, value in parse(page).attributes if name == "href"} <= {
         "#overview", "#rules", "#findings", "#operators", "#changes", "#parity", "#training", "#performance",
-        "#environment",
+        "#environment", "#affected", "#packages",
     }  # fmt: skip
 
 

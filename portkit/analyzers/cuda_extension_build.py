@@ -38,6 +38,7 @@ class CudaExtensionBuild(Rule):
     id = "PK315"
     name = "cuda_extension_build"
     phase = Phase.FULL_MODEL
+    stops_import = True
     minutes = 120
     triggers = (b"cpp_extension", b"cudaextension", b"load_inline", b"__global__", b"_cuda")
 

@@ -29,6 +29,7 @@ class CudaOnlyOperatorLibrary(Rule):
     id = "PK102"
     name = "cuda_only_operator_library"
     phase = Phase.OPERATOR
+    stops_import = True
     triggers = (
         *tuple(sorted({name.split(".")[0].lower().encode() for name in _libraries.libraries()} - {b"cuda"})),
         b"import cuda",

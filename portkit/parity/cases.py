@@ -24,7 +24,8 @@ OURS = ("tile", "composite")  # torch's own kernel is what they are compared wit
 
 def used(result: ScanResult) -> list[str]:
     """Names of the portable operators that the scanned program needs: for torch calls and CUDA libraries."""
-    names = {*result.operators, *(f.qualified_name for f in result.findings if f.qualified_name)}
+    called = (item.name for item in result.operators.every)
+    names = {*called, *(f.qualified_name for f in result.findings if f.qualified_name)}
     known = coverage.kernels()
     return sorted({known[name]["operator"] for name in names if name in known})
 

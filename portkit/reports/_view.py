@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from portkit import coverage
+from portkit import coverage, packages, reach
 from portkit.finding import Finding, Phase, Support
 from portkit.reports._chart import Chart, chart
 
@@ -15,6 +15,13 @@ ABOUT = {
     Phase.OPERATOR: "Tensor calls and kernels. Still runs on the old GPU afterwards.",
     Phase.MODULE: "Layers, mixed precision, autograd functions. Runs on either device.",
     Phase.FULL_MODEL: "Devices, distribution, checkpoints, scripts. Runs without CUDA.",
+}
+CUDA = {
+    packages.ONLY: "needs CUDA",
+    packages.BUILD: "CUDA build",
+    packages.PARTLY: "in part",
+    packages.PORTABLE: "no",
+    packages.UNKNOWN: "not known",
 }
 SUPPORT_HELP = (
     "portable: fine already. auto: a safe rewrite. review: a rewrite that changes behaviour somewhere, "
@@ -120,19 +127,91 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def operator_rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Operators that the program calls, those with a portable kernel first, the most frequent first."""
+def operator_rows(counted: coverage.Operators) -> list[dict[str, Any]]:
+    """Operators that the program uses, those with a portable kernel first, the most frequent first."""
     rows = [
         {
             "name": use.name,
             "count": use.calls,
+            "perhaps": use.unknown + use.passed,
             "operator": use.kernel or "",
             "forward": _yes(use.forward),
             "backward": _yes(use.backward),
+            "where": _places(use.places),
         }
-        for use in coverage.operators(counts).used
+        for use in counted.every
     ]
     return sorted(rows, key=lambda row: not row["operator"])
+
+
+def _places(places: Sequence[coverage.Place]) -> str:
+    """The files of the places, the one with the most first."""
+    files = Counter(at.path for at in places).most_common()
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return f"{files[0][0]}{more}" if files else ""
+
+
+def operator_summary(counted: coverage.Operators) -> dict[str, Any]:
+    """The coverage of operators: what has a kernel, and what the share leaves out."""
+    uses = [(item.calls, item.portable) for item in counted.used]
+    covered = sum(calls for calls, portable in uses if portable)
+    return {
+        "share": percent(covered, counted.calls),
+        "covered": covered,
+        "calls": counted.calls,
+        "used": len(counted.used),
+        "portable": sum(portable for _, portable in uses),
+        "left": f"Not among these: {counted.unknown} calls that may be of tensors, {counted.passed} places "
+        "that pass an operator on.",
+    }
+
+
+def affected_rows(
+    affects: reach.Affects, findings: Sequence[Finding], limit: int = 30
+) -> list[dict[str, Any]]:
+    """The findings that most functions come to, by place and message; those of one function once."""
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for finding in findings:
+        found = affects.reach.get(finding.id)
+        if found is None or not found.count:
+            continue
+        key = (finding.rule, finding.location.path, finding.scope)
+        row = rows.setdefault(
+            key,
+            {
+                "rule": finding.rule,
+                "place": f"{finding.location.path}:{finding.location.line}",
+                "scope": finding.scope or "at import",
+                "message": finding.message,
+                "findings": 0,
+                "functions": found.count,
+                "entries": ", ".join(_node(*entry) for entry in found.entries),
+            },
+        )
+        row["findings"] += 1
+    return sorted(rows.values(), key=lambda row: (-row["functions"], row["place"]))[:limit]
+
+
+def package_rows(found: Sequence[packages.Package]) -> list[dict[str, Any]]:
+    """The packages of others, those that need CUDA first."""
+    return [
+        {
+            "name": item.name,
+            "versions": ", ".join(item.versions) or "any",
+            "cuda": CUDA[item.cuda],
+            "blocks": item.blocks,
+            "instead": item.instead,
+            "declared": ", ".join(dict.fromkeys(at.path for at in item.declared)),
+            "files": len(item.used),
+            "count": item.count,
+            "guarded": item.guarded,
+        }
+        for item in found
+    ]
+
+
+def _node(path: str, function: str) -> str:
+    return path if function == "__main__" else f"{path}: {function}"
 
 
 def _yes(value: bool) -> str:

@@ -22,7 +22,8 @@ def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, w
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow(finding_data(_NONE))
     for item in result.findings:
-        writer.writerow(_cell(value) for value in finding_data(item, result.is_new(item)).values())
+        data = finding_data(item, result.is_new(item), result.affects)
+        writer.writerow(_cell(value) for value in data.values())
     return stream.getvalue()
 
 

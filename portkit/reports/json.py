@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import portkit
-from portkit import coverage, effort, ruleset
+from portkit import coverage, effort, packages, reach, ruleset
 from portkit.engine import ScanResult
 from portkit.finding import Alias, Finding, Phase, Unparsed
 
 SCHEMA_VERSION = 1
+_PLACES = 20  # of one operator or package that are listed
 
 
 def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
@@ -41,12 +42,17 @@ def as_data(result: ScanResult) -> dict[str, Any]:
             "unparsed": [_unparsed(item) for item in result.unparsed],
         },
         "coverage": {"dependencies": _dependencies(result), "operators": _operators(result)},
-        "findings": [finding_data(item, result.is_new(item)) for item in result.findings],
+        "dependencies": [_package(item) for item in result.packages],
+        "operators": [_operator(item) for item in result.operators.every],
+        "affected": [_affected(item) for item in result.affects.functions],
+        "findings": [finding_data(item, result.is_new(item), result.affects) for item in result.findings],
     }
 
 
-def finding_data(finding: Finding, new: bool | None = None) -> dict[str, Any]:
-    """One finding as plain data; `new` is whether the baseline lacks it."""
+def finding_data(
+    finding: Finding, new: bool | None = None, affects: reach.Affects | None = None
+) -> dict[str, Any]:
+    """One finding as plain data; `new`: whether the baseline lacks it, `affects`: what it affects."""
     where = finding.location
     return {
         "id": finding.id,
@@ -73,6 +79,7 @@ def finding_data(finding: Finding, new: bool | None = None) -> dict[str, Any]:
         "snippet": finding.snippet,
         "note": finding.note,
         "lossy": finding.lossy,
+        "affects": _affects(affects, finding) if affects is not None else None,
         "new": new,
     }
 
@@ -129,22 +136,78 @@ def _counted(result: ScanResult, phase: Phase | None) -> dict[str, Any]:
 
 
 def _operators(result: ScanResult) -> dict[str, Any]:
-    counted = coverage.operators(result.operators)
+    counted = result.operators
     return {
         "distinct": len(counted.used),
-        "calls": sum(item.calls for item in counted.used),
-        "forward_percent": counted.share("forward"),
-        "backward_percent": counted.share("backward"),
-        "forward_percent_of_calls": counted.share("forward", calls=True),
-        "backward_percent_of_calls": counted.share("backward", calls=True),
-        "used": [
-            {
-                "name": item.name,
-                "calls": item.calls,
-                "kernel": item.kernel,
-                "forward": item.forward,
-                "backward": item.backward,
-            }
-            for item in counted.used
+        "calls": counted.calls,
+        "unknown": counted.unknown,
+        "passed": counted.passed,
+        "with_kernel": sum(item.portable for item in counted.used),
+        **{
+            f"{direction}_percent{suffix}": counted.share(direction, calls=calls)
+            for calls, suffix in ((False, ""), (True, "_of_calls"))
+            for direction in ("forward", "backward", "portable")
+        },
+    }
+
+
+def _operator(item: coverage.OperatorUse) -> dict[str, Any]:
+    shown = item.places[:_PLACES]
+    return {
+        "name": item.name,
+        "calls": item.calls,
+        "unknown": item.unknown,
+        "passed": item.passed,
+        "kernel": item.kernel,
+        "forward": item.forward,
+        "backward": item.backward,
+        "devices": list(item.devices),
+        "dtypes": list(item.dtypes),
+        "places": [{"path": at.path, "cell": at.cell, "line": at.line} for at in shown],
+        "places_left_out": len(item.places) - len(shown),
+    }
+
+
+def _package(item: packages.Package) -> dict[str, Any]:
+    declared, used = item.declared[:_PLACES], item.used[:_PLACES]
+    return {
+        "package": item.name,
+        "imports": sorted(item.imports),
+        "versions": item.versions,
+        "cuda": item.cuda,
+        "blocks": item.blocks,
+        "what": item.what,
+        "instead": item.instead,
+        "required": [{"path": at.path, "cell": at.cell, "line": at.line, "spec": at.spec} for at in declared],
+        "required_left_out": len(item.declared) - len(declared),
+        "import_files": len(item.used),
+        "import_count": item.count,
+        "import_guarded": item.guarded,
+        "imported": [
+            {"path": at.path, "line": at.line, "count": at.count, "guarded": at.guarded, "sure": at.sure}
+            for at in used
         ],
+        "imported_left_out": len(item.used) - len(used),
+    }
+
+
+def _affected(item: reach.Affected) -> dict[str, Any]:
+    return {
+        "path": item.path,
+        "function": item.function,
+        "line": item.line,
+        "distance": item.distance,
+        "findings": list(item.findings),
+        "findings_left_out": item.total - len(item.findings),
+    }
+
+
+def _affects(affects: reach.Affects, finding: Finding) -> dict[str, Any] | None:
+    """How many functions come to a finding; None where it keeps none from running, as far as names show."""
+    found = affects.reach.get(finding.id)
+    if found is None:
+        return None
+    return {
+        "functions": found.count,
+        "entry_points": [{"path": path, "function": function} for path, function in found.entries],
     }

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from portkit import coverage, effort, rulebook
+from portkit import coverage, effort, packages, rulebook
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support
+from portkit.packages import Package
 from portkit.reports import _compared, _next
 
 _BLOCKING = (Support.REVIEW, Support.MANUAL, Support.UNKNOWN)
@@ -57,7 +57,8 @@ def _parts(result: ScanResult, verbose: bool) -> list[RenderableType]:
     unused = len(result.findings) - len(found)
     if found:
         parts += [Text(""), _table(result)]
-        parts += _blocking(found, {rule.id: rulebook.summary(rule) for rule in result.rules})
+        parts += _blocking(result, found, {rule.id: rulebook.summary(rule) for rule in result.rules})
+    parts += [*_packages(result.packages), *_operators(result.operators)] if verbose else []
     parts += _news(result, verbose)
     parts += [Text(""), *_coverage_lines(result)]
     if unused:
@@ -130,20 +131,35 @@ def _table(result: ScanResult) -> Table:
     return table
 
 
-def _blocking(found: Sequence[Finding], summaries: Mapping[str, str]) -> list[RenderableType]:
-    """What a person has to look at, by rule and by file."""
+def _blocking(
+    result: ScanResult, found: Sequence[Finding], summaries: Mapping[str, str]
+) -> list[RenderableType]:
+    """What a person has to look at, by rule and by file; what most functions come to is first."""
     left = [item for item in found if item.support in _BLOCKING or item.lossy]
     if not left:
         return []
-    rules = Counter(item.rule for item in left)
-    files = Counter(item.location.path for item in left)
-    parts: list[RenderableType] = [Text(""), Text("What blocks most", style="bold")]
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for rule, count in sorted(rules.items(), key=lambda item: (-item[1], item[0]))[:_TOP]:
-        table.add_row(f"{count:>5}", rule, summaries.get(rule, ""))
-    for path, count in sorted(files.items(), key=lambda item: (-item[1], item[0]))[:_TOP]:
-        table.add_row(f"{count:>5}", "file", path)
-    return [*parts, Padding(table, 0)]
+    table = Table(box=None, show_header=True, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("findings", justify="right")
+    table.add_column("functions", justify="right")
+    table.add_column("")
+    table.add_column("")
+    for rule, items, functions in _groups(result, left, lambda item: item.rule):
+        table.add_row(str(len(items)), str(functions or "·"), rule, summaries.get(rule, ""))
+    for path, items, functions in _groups(result, left, lambda item: item.location.path):
+        table.add_row(str(len(items)), str(functions or "·"), "file", path)
+    title = "What blocks most (functions: those that cannot do without, directly or through what they call)"
+    return [Text(""), Text(title, style="bold"), Padding(table, 0)]
+
+
+def _groups(
+    result: ScanResult, left: Sequence[Finding], key: Callable[[Finding], str]
+) -> list[tuple[str, list[Finding], int]]:
+    groups: dict[str, list[Finding]] = {}
+    for item in left:
+        groups.setdefault(key(item), []).append(item)
+    rows = [(name, items, result.affects.count(items)) for name, items in groups.items()]
+    rows.sort(key=lambda row: (-row[2], -len(row[1]), row[0]))
+    return rows[:_TOP]
 
 
 def _coverage_lines(result: ScanResult) -> list[Text]:
@@ -154,18 +170,76 @@ def _coverage_lines(result: ScanResult) -> list[Text]:
     else:
         share = "nothing found that ties this code to CUDA"
     lines = [Text(f"Dependencies: {share} ({beside})")]
-    used = coverage.operators(result.operators)
-    if used.used:
-        forward = sum(item.forward for item in used.used)
-        backward = sum(item.backward for item in used.used)
-        calls = used.share("forward", calls=True)
-        lines.append(
-            Text(
-                f"Operators: {len(used.used)} used; portable kernel forward for {forward}, "
-                f"backward for {backward} ({calls:.1f} % of the calls); the others stay with torch"
-            )
-        )
+    if result.packages:
+        lines.append(Text(_packages_line(result.packages)))
+    if result.operators.every:
+        lines.append(Text(_operators_line(result.operators)))
     return lines
+
+
+def _operators_line(counted: coverage.Operators) -> str:
+    beside = [
+        f"{number:,} more {what}"
+        for number, what in (
+            (counted.unknown, "calls may be of tensors"),
+            (counted.passed, "are only passed on"),
+        )
+        if number
+    ]
+    rest = f" ({', '.join(beside)})" if beside else ""
+    if not counted.used:
+        return f"Operators: none that is sure{rest}"
+    portable = sum(item.portable for item in counted.used)
+    share = counted.share("portable", calls=True)
+    used = f"Operators: {len(counted.used)} used {_count(counted.calls, 'time')}"
+    return (
+        f"{used}; {portable} ({share:.0f} % of the uses) have a portkit kernel, forward and backward; "
+        f"the others run through torch on any device{rest}"
+    )
+
+
+def _operators(counted: coverage.Operators) -> list[RenderableType]:
+    """The operators in use, for --verbose."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("operator", "uses", "perhaps", "kernel", "first used in"):
+        table.add_column(name, justify="right" if name in ("uses", "perhaps") else "left")
+    for item in counted.every:
+        directions = [word for word in ("forward", "backward") if getattr(item, word)]
+        kernel = f"{item.kernel}: {' and '.join(directions)}" if directions else "·"
+        first = f"{item.places[0].path}:{item.places[0].line}" if item.places else ""
+        perhaps = item.unknown + item.passed
+        table.add_row(item.name, str(item.calls or "·"), str(perhaps or "·"), kernel, first)
+    return [Text(""), Text("Tensor operators", style="bold"), Padding(table, 0)] if counted.every else []
+
+
+def _packages_line(found: Sequence[Package]) -> str:
+    blocking = [item for item in found if item.blocks]
+    shown = ", ".join(_package(item) for item in blocking[:_TOP])
+    more = f", and {len(blocking) - _TOP} more" if len(blocking) > _TOP else ""
+    unknown = sum(item.cuda == packages.UNKNOWN for item in found)
+    beside = f" ({unknown} are not in portkit's tables)" if unknown else ""
+    if not blocking:
+        return f"Packages: {len(found)} required or imported, none is known to need CUDA{beside}"
+    need = "needs CUDA" if len(blocking) == 1 else "need CUDA"
+    return f"Packages: {len(found)} required or imported, {len(blocking)} {need}: {shown}{more}{beside}"
+
+
+def _package(item: Package) -> str:
+    version = f" {item.versions[-1]}" if item.versions else ""
+    return f"{item.name}{version}{'' if item.used else ' (not imported)'}"
+
+
+def _packages(found: Sequence[Package]) -> list[RenderableType]:
+    """The packages, for --verbose."""
+    if not found:
+        return []
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("package", "version", "CUDA", "files", "imports", "guarded", "instead"):
+        table.add_column(name, justify="right" if name in ("files", "imports", "guarded") else "left")
+    for item in found:
+        counts = [str(number or "·") for number in (len(item.used), item.count, item.guarded)]
+        table.add_row(item.name, ", ".join(item.versions), item.cuda, *counts, item.instead)
+    return [Text(""), Text("Packages of others", style="bold"), Padding(table, 0)]
 
 
 def _unparsed(result: ScanResult) -> list[Text]:

@@ -1,0 +1,235 @@
+"""The packages that a file asks to be installed, each with its version and place."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from portkit.scopes import Bound, Tree
+from portkit.source import Kind, Source
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class Requirement(NamedTuple):
+    """A package that is asked for."""
+
+    name: str  # normalised: lower case, hyphens
+    spec: str  # "==1.2", ">=2", a URL, or "" for any version
+    line: int
+    cell: int | None = None
+
+
+_SPEC = re.compile(
+    r"""^\s*(?:[\w.-]+::)?(?P<name>[A-Za-z0-9][\w.-]*?)\s*(?:\[[^\]]*\])?\s*
+        (?P<spec>(?:(?:===|[=<>!~]=|=|<|>)\s*[\w.*+!-]+(?:\s*,\s*)?)*|@\s*\S+)\s*(?:;.*)?$""",
+    re.VERBOSE,
+)
+_EGG = re.compile(r"[#&]egg=(?P<name>[A-Za-z][\w.-]*)")
+_REPOSITORY = re.compile(r"/(?P<name>[\w.-]+?)(?:\.git)?(?:@[^/#]*)?(?:#.*)?$")
+_INSTALL = re.compile(
+    r"(?:^|[\s;&|!%(])(?:(?:python[\d.]*|\$?\w+)\s+-m\s+)?"
+    r"(?P<tool>(?:uv\s+)?pip[\d.]*|uv|poetry|conda|mamba|micromamba)\s+(?:install|add)\s+(?P<rest>[^\n;&|]*)"
+)
+_SAID = re.compile(
+    r"\s*(?:#|(?:RUN\s+|-\s+|run:\s+)?(?:echo|printf)\b)"
+)  # no command, or one that only speaks
+_WITH_VALUE = (  # options whose next word is no package
+    *("-r", "--requirement", "-c", "--constraint", "-f", "--find-links", "-i", "--index-url", "--index"),
+    *("--extra-index-url", "-t", "--target", "-e", "--editable", "--channel", "-n", "--name", "-p"),
+    *("--prefix", "--python", "--platform", "--trusted-host", "--file", "--root", "--python-version"),
+)
+_KEYWORDS = ("install_requires", "extras_require", "setup_requires", "tests_require")
+_HEADER = re.compile(r"^(?P<key>[\w-]+)\s*:")
+
+
+def normal(name: str) -> str:
+    """The one spelling of a package's name."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pinned(spec: str) -> str | None:
+    """The version that a specifier demands, if it is exactly one."""
+    match = re.fullmatch(r"={1,3}\s*(v?\d[\w.+!-]*)(?:=\S+)?", spec.strip())
+    return match[1] if match else None
+
+
+def of_source(source: Source) -> list[Requirement]:
+    """What a file that is no Python (or the shell lines of a notebook) asks for."""
+    if source.kind is Kind.REQUIREMENTS:
+        conda = source.path.endswith((".yml", ".yaml"))
+        return list(_conda(source.text) if conda else _listed(source.text))
+    if source.kind is Kind.TOML and PurePosixPath(source.path).name == "pyproject.toml":
+        return list(_pyproject(source.text))
+    if source.kind in (Kind.SHELL, Kind.DOCKERFILE, Kind.YAML):
+        return list(_installed(source.text, None)) if "install" in source.text else []
+    if source.kind is Kind.NOTEBOOK:
+        units = [unit for unit in source.units if "install" in unit.text]
+        return [item for unit in units for item in _installed(_shell_lines(unit.text), unit.cell)]
+    return []
+
+
+def of_setup(tree: Tree) -> Iterator[Requirement]:
+    """What `setup(install_requires=[...])` asks for."""
+    for node in tree.wanted:
+        for keyword in node.keywords if isinstance(node, ast.Call) else ():
+            if keyword.arg in _KEYWORDS:
+                value = _behind(keyword.value, tree)
+                for part in value.values if isinstance(value, ast.Dict) else [value]:
+                    yield from _strings(_behind(part, tree))
+
+
+def _strings(value: ast.expr) -> Iterator[Requirement]:
+    for item in ast.walk(value):
+        if isinstance(item, ast.Constant) and isinstance(item.value, str):
+            yield from _one(item.value, item.lineno)
+
+
+def _behind(value: ast.expr, tree: Tree) -> ast.expr:
+    """A list that stands in a variable of its own."""
+    if isinstance(value, ast.Name):
+        values = [item.value for item in tree.bindings(value.id, value) if item.how is Bound.VALUE]
+        if len(values) == 1 and values[0] is not None:
+            return values[0]
+    return value
+
+
+def _one(text: str, line: int, cell: int | None = None) -> Iterator[Requirement]:
+    """The requirement that a piece of text is, if it is one."""
+    text = text.strip().strip("'\"")
+    if text.startswith("-"):
+        return
+    if "://" in text and not _named_url(text):
+        match = _EGG.search(text) or _REPOSITORY.search(text)
+        if (
+            match
+            and text.startswith(("git+", "hg+", "http"))
+            and not text.endswith((".whl", ".txt", ".html"))
+        ):
+            yield Requirement(normal(match["name"]), f"@ {text}", line, cell)
+        return
+    match = _SPEC.match(text)
+    if match and not text.endswith((".txt", ".whl", ".gz", ".yml", ".yaml", ".in", ".toml", ".cfg", ".")):
+        yield Requirement(normal(match["name"]), " ".join(match["spec"].split()).rstrip(","), line, cell)
+
+
+def _named_url(text: str) -> bool:
+    return re.match(r"^[\w.-]+(\[[^\]]*\])?\s*@\s", text) is not None
+
+
+def _listed(text: str) -> Iterator[Requirement]:
+    """requirements.txt."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = re.sub(r"(?:^|\s)#.*", "", line).split(" --hash")[0].rstrip("\\ \t")
+        if line.startswith(("-e ", "--editable ")):
+            line = line.partition(" ")[2]
+        if line and not line.lstrip().startswith("-"):
+            yield from _one(line, number)
+
+
+def _conda(text: str) -> Iterator[Requirement]:
+    """environment.yml: what is listed under `dependencies`, and under its `pip`."""
+    key = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = _HEADER.match(line)
+        key = header["key"] if header else key
+        body = re.sub(r"(?:^|\s)#.*", "", line).strip()
+        if key == "dependencies" and body.startswith("- ") and not body.endswith(":"):
+            body = body[2:].strip().removeprefix("-e ")
+            yield from _one(_without_build(body), number)
+
+
+def _without_build(text: str) -> str:
+    """`torch=2.1=py3.10_cuda` → `torch=2.1`; the build says nothing that a version does."""
+    parts = text.split("=")
+    return "=".join(parts[:2]) if len(parts) == 3 and parts[1] else text
+
+
+def _pyproject(text: str) -> Iterator[Requirement]:
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    lines = text.splitlines()
+    for item in _of_tables(data):
+        for found in _one(item, 0):
+            word = item.strip().partition("[")[0]
+            at = (number for number, line in enumerate(lines, start=1) if word in line)
+            short = (number for number, line in enumerate(lines, start=1) if found.name in normal(line))
+            yield found._replace(line=next(at, next(short, 1)))
+
+
+def _of_tables(data: Mapping[str, Any]) -> Iterator[str]:
+    project = _table(data, "project")
+    build = _table(data, "build-system")
+    groups = [*_table(project, "optional-dependencies").values(), *_table(data, "dependency-groups").values()]
+    for listed in (project.get("dependencies"), build.get("requires"), *groups):
+        yield from (item for item in listed if isinstance(item, str)) if isinstance(listed, list) else ()
+    poetry = _table(_table(data, "tool"), "poetry")
+    holders = [poetry, *(item for item in _table(poetry, "group").values() if isinstance(item, dict))]
+    for holder in holders:
+        for key in ("dependencies", "dev-dependencies"):
+            for name, value in _table(holder, key).items():
+                if name != "python":
+                    yield name + _poetry_version(value)
+
+
+def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = data.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _poetry_version(value: object) -> str:
+    version = value.get("version", "") if isinstance(value, dict) else value
+    if not isinstance(version, str) or version in ("", "*"):
+        return ""
+    if version[0].isdigit():
+        return f"=={version}"
+    return version.replace("^", ">=") if version[0] != "~" or version.startswith("~=") else f">={version[1:]}"
+
+
+def _shell_lines(text: str) -> str:
+    """A cell with everything blanked that is no shell line: `!pip ...`, `%pip ...`, `%%bash`."""
+    if text.lstrip().startswith("%%"):
+        return text
+    return "\n".join(line if line.lstrip()[:1] in ("!", "%") else "" for line in text.splitlines())
+
+
+def _installed(text: str, cell: int | None) -> Iterator[Requirement]:
+    """`pip install a b==1`, in shell scripts, Dockerfiles and workflows."""
+    joined = re.sub(r"\\[ \t]*\r?\n", lambda match: " " * len(match[0]), text)
+    for match in _INSTALL.finditer(joined):
+        if _SAID.match(re.split(r"[\n;&|]", joined[: match.start("tool")])[-1]):
+            continue
+        # a continuation was blanked: lines count in the text as it is
+        yield from _arguments(match["rest"], text.count("\n", 0, match.start("rest")) + 1, cell)
+
+
+def _arguments(rest: str, line: int, cell: int | None) -> Iterator[Requirement]:
+    words = _words(re.sub(r"\s#.*", "", rest))
+    skip = False
+    for word in words:
+        if skip or word.startswith("-"):
+            skip = not skip and word in _WITH_VALUE
+            continue
+        path = "/" in word.partition("@")[0].split("+")[-1].replace("://", "")
+        if ("$" in word or path) and not word.startswith(("git+", "http")):
+            continue
+        if word in (".", "..") or word.startswith((".", ">", "<", "{")):
+            continue
+        yield from _one(word, line, cell)
+
+
+def _words(text: str) -> Iterable[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.replace('"', " ").replace("'", " ").split()
