@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ _GITLINK = "160000"  # mode of a submodule
 _SLOW = 300  # seconds
 _SAFE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
 _DIFF = (
-    *("diff", "--raw", "-z", "--no-abbrev", "--find-renames"),
+    *("diff", "--raw", "-z", "--no-abbrev"),
     *("--no-ext-diff", "--no-relative", "--ignore-submodules=none"),
 )
 
@@ -60,8 +60,9 @@ def top(folder: Path) -> Path:
     try:
         return Path(os.fsdecode(run(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
     except GitFailed as error:
+        why = "" if str(error).startswith("not a git repo") else f": {error}"
         raise UsageError(
-            f"This is not a git checkout: {error}.",
+            f"This is not a git checkout{why}.",
             place=str(folder),
             remedy="--diff-base needs one; scan without it.",
         ) from None
@@ -98,15 +99,28 @@ def tree(checkout: Path, commit: str) -> dict[str, Entry]:
     return found
 
 
-def changed(checkout: Path, commit: str) -> dict[str, Entry | None]:
+def changed(checkout: Path, commit: str, matters: Callable[[str], bool]) -> dict[str, Entry | None]:
     """Paths of the working tree that differ from a commit, with what they were there; None: nothing.
 
-    Renames are followed; changes that are not committed, and files that are not tracked, count.
+    Changes that are not committed, and files that are not tracked, count.  Renames are followed for the paths
+    that matter: of others no contents are read, which a partial clone would have to fetch.
     """
     with tempfile.TemporaryDirectory(prefix="portkit-") as folder:
         index = Path(folder) / "index"
         _copy_index(checkout, index)
-        return dict(_differences(run(checkout, *_DIFF, commit, "--", index=index)))
+        found: dict[str, Entry | None] = {}
+        ends: dict[str, list[str]] = {"A": [], "D": []}
+        for status, path, entry in _differences(
+            run(checkout, *_DIFF, "--no-renames", commit, "--", index=index)
+        ):
+            found[path] = entry
+            if status in ends and matters(path):
+                ends[status].append(path)
+        if all(ends.values()):
+            paths = [path for group in ends.values() for path in group]
+            raw = run(checkout, *_DIFF, "--find-renames", commit, "--", *paths, index=index)
+            found |= {path: entry for status, path, entry in _differences(raw) if status == "R"}
+        return found
 
 
 def _copy_index(checkout: Path, index: Path) -> None:
@@ -126,7 +140,8 @@ def _copy_index(checkout: Path, index: Path) -> None:
         )
 
 
-def _differences(raw: bytes) -> Iterator[tuple[str, Entry | None]]:
+def _differences(raw: bytes) -> Iterator[tuple[str, str, Entry | None]]:
+    """What became of each path (the first letter of git's status), and what it was before."""
     parts = iter(_parts(raw))
     for about in parts:
         mode, _, sha, _, status = about.removeprefix(":").split(" ")
@@ -135,7 +150,7 @@ def _differences(raw: bytes) -> Iterator[tuple[str, Entry | None]]:
             path = next(parts)
         exists = sha.strip("0") != ""
         if exists or status[0] != "U":  # a conflict is told twice, once without what was before
-            yield path, Entry(mode, sha) if exists else None
+            yield status[0], path, Entry(mode, sha) if exists else None
 
 
 def blobs(checkout: Path, shas: Sequence[str]) -> Mapping[str, bytes]:

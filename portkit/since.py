@@ -57,7 +57,7 @@ def base(paths: Sequence[str | Path], revision: str) -> list[_Base]:
 
 def _state(checkout: Path, commit: str) -> list[_Base]:
     """A checkout, and the submodules in it that the change moves or touches."""
-    state = _Base(checkout, commit, git.tree(checkout, commit), git.changed(checkout, commit))
+    state = _Base(checkout, commit, git.tree(checkout, commit), git.changed(checkout, commit, _matters))
     inner: list[_Base] = []
     for path, entry in state.changed.items():
         folder = checkout / path
@@ -81,6 +81,12 @@ def narrow(result: ScanResult, revision: str, bases: Sequence[_Base]) -> None:
     result.unparsed = [item for item in result.unparsed if not old.is_same(item.path)]
     commits = tuple(state.commit for state in bases)
     result.since = Since(revision, commits, before - len(result.findings))
+
+
+def _matters(path: str) -> bool:
+    """Whether a file may be one that is scanned; without a suffix, its first line would tell."""
+    name = PurePosixPath(path).name
+    return kind_of(name) is not Kind.OTHER or "." not in name
 
 
 class _Old:

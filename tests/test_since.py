@@ -92,6 +92,20 @@ def test_a_renamed_file_keeps_its_old_findings(repo: Path, added: Added, staged:
     assert added(repo) == ["pkg/ä b.py:9"]
 
 
+def test_contents_of_other_files_are_not_asked_for(repo: Path, added: Added) -> None:
+    """A partial clone may lack them: images that come and go are no renames of what is scanned."""
+    (repo / "old.gif").write_bytes(b"GIF89a" * 100)
+    commit(repo)
+    sha = git(repo, "rev-parse", "HEAD:old.gif").strip()
+    (repo / "old.gif").rename(repo / "new.gif")
+    (repo / "pkg/a.py").rename(repo / "pkg/c.py")
+    (repo / "b.py").write_text(OLD + ADDED)
+    commit(repo)
+    (repo / ".git/objects" / sha[:2] / sha[2:]).unlink()
+    (repo / "new.gif").unlink()
+    assert added(repo, "HEAD~1") == ["b.py:9"]
+
+
 def test_one_more_of_the_same(repo: Path, added: Added) -> None:
     (repo / "b.py").write_text("import torch\n\n\ndef f(x):\n    return x.cuda()\n    return x.cuda()\n")
     assert added(repo) == ["b.py:6"]
