@@ -44,7 +44,7 @@ class GpuOption(Rule):
             yield from self._keyword(node, keyword, ctx)
 
     def _option(self, node: ast.Call, ctx: Context) -> Iterator[Finding]:
-        for given in node.args:
+        for given in (*node.args, *(item.value for item in node.keywords if item.arg == "name")):
             if not isinstance(given, ast.Constant) or not isinstance(given.value, str):
                 continue
             name = given.value.partition("/")[0]

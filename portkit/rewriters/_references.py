@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from portkit import tables
 from portkit.finding import DropImport, Edit, Finding, NeedImport, Replace, Support
-from portkit.rewriters import _index, _sites
+from portkit.rewriters import _index, _signatures, _sites
 from portkit.rule import Context, Rule
 
 RUNTIME = "portkit.runtime"
@@ -94,7 +94,10 @@ class ReferenceRule(Rule):
             fine = section["portable"][name]
             yield ctx.finding(self, node, message, support=Support.PORTABLE, remedy=fine, qualified_name=name)
             return
-        reason = untouchable(node, ctx) or self.refuse(node, ctx, name)
+        target = section.get("to", {}).get(name) or section.get("review", {}).get(name, {}).get("to", "")
+        reason = (
+            untouchable(node, ctx) or self.refuse(node, ctx, name) or _signatures.misfit(node, target, ctx)
+        )
         if name in section.get("manual", {}) or reason:
             remedy = section.get("manual", {}).get(name) or reason
             yield ctx.finding(self, node, message, support=Support.MANUAL, remedy=remedy, qualified_name=name)

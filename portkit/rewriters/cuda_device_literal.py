@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
+from portkit.analyzers import _texts
 from portkit.finding import Edit, Finding, Phase, Replace, Support
 from portkit.rewriters import _calls, _devices, _sinks, _sites
 from portkit.rewriters._sinks import Goal
 from portkit.rule import Context, Rule
 
+_OPTION = re.compile(r"(?:--?[\w-]*device[ =]|\bdevice=)['\"]?cuda\b")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _EARLY = (
     "The device is chosen when the module is imported, and this file sets CUDA_VISIBLE_DEVICES: "
@@ -93,6 +96,18 @@ class CudaDeviceLiteral(Rule):
             support, message, remedy = _REFUSED[Goal.PARSED]
             yield ctx.finding(self, node, message, support=support, remedy=remedy)
         yield from self._literal(node, ctx)
+        yield from self._command(node, node.value, ctx)
+
+    def _command(self, node: ast.expr, text: str, ctx: Context) -> Iterator[Finding]:
+        """A command that passes the device to another program: `python train.py --device cuda`."""
+        if _OPTION.search(text) and _texts.is_command(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                "A command names a CUDA device",
+                support=Support.MANUAL,
+                remedy="Put pk.device_type() into the command.",
+            )
 
     def visit_Dict(self, node: ast.Dict, ctx: Context) -> Iterable[Finding]:
         """A table with an entry for each type of device."""
@@ -109,6 +124,8 @@ class CudaDeviceLiteral(Rule):
 
     def visit_JoinedStr(self, node: ast.JoinedStr, ctx: Context) -> Iterable[Finding]:
         yield from self._literal(node, ctx)
+        text = "".join(str(item.value) if isinstance(item, ast.Constant) else "0" for item in node.values)
+        yield from self._command(node, text, ctx)
 
     def visit_BinOp(self, node: ast.BinOp, ctx: Context) -> Iterable[Finding]:
         yield from self._literal(node, ctx)

@@ -23,6 +23,10 @@ _MODULES = {
 _PROFILERS = frozenset({"torch.autograd.profiler.profile", "torch.profiler.profile"})
 _COLUMN = re.compile(r"(?:self_)?cuda_(?:time|memory_usage)(?:_total)?(?:_str)?\Z")
 _COMMAND = re.compile(r"(?:^|[\s;&|/`(])nvidia-smi\b")
+_LIBRARY = re.compile(
+    r"(?:.*/)?(?:lib)?(?:cuda|cudart|nccl|cublas\w*|cudnn\w*|nvidia-ml|nvml|nvrtc|cufft|curand|cusolver|nvToolsExt|nvcuda"
+    r"|cudart64\w*)(?:\.(?:so|dll|dylib)[\w.]*)?\Z"
+)
 _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 
 
@@ -30,7 +34,8 @@ class NvidiaTool(ReferenceRule):
     """The program calls a tool of NVIDIA's.
 
     What: `nvidia-smi` in commands, `pynvml`, `GPUtil`, `nvtx`, `torch.cuda.nvtx`, `torch.cuda.profiler`,
-    `ProfilerActivity.CUDA`, tables of the profiler sorted by `cuda_time_total`.
+    `ProfilerActivity.CUDA`, tables of the profiler sorted by `cuda_time_total`, libraries that `ctypes` loads
+    (`libcudart.so`).
     Why: they are missing elsewhere; a missing command raises FileNotFoundError.
     Instead: ranges of `torch.cuda.nvtx` become `pk.ranges`, which are NVTX on CUDA and regions of torch's
     profiler elsewhere. For the rest: `pk.mem_get_info()`, `pk.device_count()`, `pk.device_name()`;
@@ -52,6 +57,7 @@ class NvidiaTool(ReferenceRule):
         b"profile",
         b"cudart",
         b"cuda_time",
+        b"ctypes",
         b"cuda_memory_usage",
     )
     what = "{name} is a tool of NVIDIA's"
@@ -105,6 +111,14 @@ class NvidiaTool(ReferenceRule):
         text = node.value.strip()
         if _COMMAND.search(text):
             yield from self._command(node, text, ctx)
+        elif _LIBRARY.match(text) and _is_loaded(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                f"{text} is a library of NVIDIA's",
+                support=Support.MANUAL,
+                remedy='Load it only where pk.device_type() is "cuda", with another way beside it.',
+            )
         elif _COLUMN.match(text):
             sorts = _sorts(node, ctx)
             yield ctx.finding(
@@ -172,3 +186,11 @@ def _sorts(node: ast.expr, ctx: Context) -> bool:
     """Whether a column's name is what a table of the profiler is sorted by."""
     parent = ctx.parent(node)
     return isinstance(parent, ast.keyword) and parent.arg == "sort_by"
+
+
+def _is_loaded(node: ast.expr, ctx: Context) -> bool:
+    """Whether a name is that of a shared library: given to ctypes."""
+    parent = ctx.parent(node)
+    if not isinstance(parent, ast.Call) or node not in parent.args:
+        return False
+    return (ctx.resolve(parent.func) or "").startswith(("ctypes.", "_ctypes."))

@@ -185,6 +185,10 @@ def _of_device(name: str, device: Any) -> Any:
 
 
 def record_stream(tensor: Any, target: Any) -> None:
-    """`tensor.record_stream(target)` on an accelerator; nothing on the CPU, whose tensors refuse it."""
-    if not isinstance(target, HostStream) and tensor.device.type not in ("cpu", "meta"):
+    """`tensor.record_stream(target)` on an accelerator; nothing on the CPU, whose tensors refuse it.
+
+    `tensor` may be any object with such a method.
+    """
+    kind = getattr(getattr(tensor, "device", None), "type", None)  # None: a user's own holder of tensors
+    if not isinstance(target, HostStream) and kind not in ("cpu", "meta"):
         tensor.record_stream(target)
