@@ -30,6 +30,17 @@ class Aliases:
 
     def _step(self, node: ast.AST, found: list[Alias]) -> ast.AST | None:
         """Add what gives `node` its meaning, and return the expression that is to be explained next."""
+        meaning = self.names.elsewhere.get(node)
+        if meaning is None:
+            return self._here(node, found)
+        rest = self._here(node, found)
+        while rest is not None:
+            rest = self._step(rest, found)
+        found += meaning.steps
+        return None
+
+    def _here(self, node: ast.AST, found: list[Alias]) -> ast.AST | None:
+        """The same, by this file alone."""
         if isinstance(node, ast.Name):
             binding = self.names.deciding(node)
             if binding is not None:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from portkit import callgraph, coherence, imports, inventory, suppress
 from portkit.cells import Unit
 from portkit.context import UnitContext
+from portkit.facts import Facts, gather
 from portkit.finding import Finding, Location, Suppressed, Unparsed
 from portkit.imports import Imports
+from portkit.links import NONE, Links
 from portkit.parsing import NotPython, parse
 from portkit.requirements import Requirement, of_setup
 from portkit.rule import Rule, Visit
@@ -33,6 +35,8 @@ class Checked:
     imports: Imports = field(default_factory=dict)
     requirements: list[Requirement] = field(default_factory=list)
     suppressed: list[Suppressed] = field(default_factory=list)
+    facts: Facts | None = None  # for other modules; None where there is no syntax tree
+    links: Links = NONE  # what was known of other modules
     parsed: bool = False  # whether a syntax tree had to be built
 
 
@@ -69,13 +73,17 @@ def _visits(rule: Rule) -> list[tuple[type[ast.AST], Visit]]:
     return [(getattr(ast, kind), getattr(rule, method)) for kind, method in rule.visits().items()]
 
 
-def check_source(source: Source, rules: Rules, operators: str) -> Checked:
-    """All findings of one source, in order.  Rules must not raise: what they raise goes through."""
-    result = Checked()
+def check_source(source: Source, rules: Rules, operators: str, links: Links = NONE) -> Checked:
+    """All findings of one source, in order.  Rules must not raise: what they raise goes through.
+
+    `links` say what the names that it takes from other modules mean; without them, its own facts are
+    gathered, from which the links of others are made.
+    """
+    result = Checked(links=links)
     lowered = source.data.lower()
     if source.encoding not in ("utf-8", "latin-1"):
         lowered = source.text.lower().encode()
-    near = rules.near(lowered)
+    near = rules.near(lowered + links.words)
     counts = source.kind in CODE and b"torch" in lowered
     if not near and not counts and b"portkit:" not in lowered:
         return result
@@ -144,8 +152,10 @@ def _visit(
     table = rules.dispatch(near)
     try:
         tree = Tree(module, frozenset(table) | inventory.NODES, prelude.statements)
-        ctx = UnitContext(source.path, source.kind, unit, operators, tree)
+        ctx = UnitContext(source.path, source.kind, unit, operators, tree, result.links)
         found = coherence.hold_back(_ask(table, tree, ctx), rules.opening, tree, ctx)
+        if source.kind is Kind.PYTHON and not result.links:
+            result.facts = gather(tree, ctx.names, ctx.flow)
         if count and "torch" in source.text:
             result.uses += inventory.uses(tree, ctx.names, unit.cell)
         result.code = result.code or callgraph.Code()

@@ -14,9 +14,10 @@ from portkit import effort as efforts
 from portkit import sites
 from portkit.aliases import Aliases
 from portkit.cells import Unit
-from portkit.finding import Edit, Effort, Finding, Location, NeedImport, Phase, Span, Support
+from portkit.finding import DropImport, Edit, Effort, Finding, Location, NeedImport, Phase, Span, Support
 from portkit.flow import Flow
 from portkit.guards import Guards
+from portkit.links import NONE, Links, Lookup
 from portkit.names import Names
 from portkit.rule import Rule
 from portkit.scopes import FUNCTIONS, Tree
@@ -60,13 +61,16 @@ class Lines:
 class UnitContext:
     """One file, or one cell, with its names; see `rule.Context` for what each method promises."""
 
-    def __init__(self, path: str, kind: Kind, unit: Unit, operators: str, tree: Tree | None) -> None:
+    def __init__(
+        self, path: str, kind: Kind, unit: Unit, operators: str, tree: Tree | None, links: Links = NONE
+    ) -> None:
         self.path = path
         self.kind = kind
         self.text = unit.text
         self.operators = operators
         self.cell = unit.cell
         self.tree = tree
+        self.links = links
         self.lines = Lines(unit.text)
         self.used_imports: list[str] = []
 
@@ -74,7 +78,7 @@ class UnitContext:
 
     @cached_property
     def names(self) -> Names:
-        return Names(self._tree)
+        return Names(self._tree, Lookup(self.links) if self.links else None)
 
     @cached_property
     def flow(self) -> Flow:
@@ -121,6 +125,11 @@ class UnitContext:
 
     def is_device_sink(self, node: ast.AST) -> bool:
         return self.flow.is_device_sink(node)
+
+    def is_assigned_elsewhere(self, node: ast.AST) -> bool:
+        self.names.resolve(node)
+        meaning = self.names.elsewhere.get(node)
+        return meaning is not None and meaning.assigned
 
     def is_shadowed(self, name: str, node: ast.AST) -> bool:
         return self.names.is_shadowed(name, node)
@@ -197,6 +206,8 @@ class UnitContext:
             span = self.span(self._placed(node))
         else:
             span = node
+        if isinstance(node, ast.AST) and any(isinstance(edit, DropImport) for edit in edits):
+            edits = [edit for edit in edits if not self._drops_own(edit)]
         line, column = self.lines.position(span.start)
         end_line, end_column = self.lines.position(span.end)
         last = min(sites.last_line(node, end_line) if isinstance(node, ast.AST) else line, line + _ROWS)
@@ -217,6 +228,11 @@ class UnitContext:
             key=sites.key(self.lines.line(line), own),
             **known,
         )
+
+    def _drops_own(self, edit: Edit) -> bool:
+        """Whether an edit removes an import of the program's own module, which may do more than bind names,
+        or one on which another module relies."""
+        return isinstance(edit, DropImport) and self.names.is_of_program(edit.local)
 
     def _known_of(self, node: ast.AST, callee: ast.AST) -> dict[str, Any]:
         """The fields of a finding that follow from its place in the syntax tree."""

@@ -24,6 +24,8 @@ from portkit.discover import Found, discover
 from portkit.finding import Finding, Location, Suppressed, Unparsed
 from portkit.imports import Imports
 from portkit.inventory import Use
+from portkit.linking import links_of
+from portkit.links import NONE, Links
 from portkit.requirements import Requirement
 from portkit.rule import Rule
 from portkit.source import Kind, Source, Unreadable, load, read
@@ -57,6 +59,7 @@ class ScanResult:
     python: list[str] = field(default_factory=list)  # paths of all Python files and notebooks
     imports: dict[str, Imports] = field(default_factory=dict)  # by file
     requirements: dict[str, list[Requirement]] = field(default_factory=dict)  # by file
+    links: dict[str, Links] = field(default_factory=dict)  # by path: what files know of each other
     since: Since | None = None  # only findings that a change adds are left
     baseline: Compared | None = None
 
@@ -114,16 +117,35 @@ def scan(
     if "-" in map(str, paths):
         _merge(result, _look_at_text(stdin, chosen, config))
     with _rare_collections():
-        for number, one in enumerate(_look_at_all(found, chosen, config, jobs), start=1):
-            _merge(result, one)
+        looked: dict[str, _Looked] = {}
+        for one in _look_at_all([(item, NONE) for item in found], chosen, config, jobs):
+            looked[one.path] = one
             if progress is not None:
-                progress(number, len(found))
+                progress(len(looked), len(found))
+        result.links = _link(found, looked, chosen, config, jobs)
+        for one in looked.values():
+            _merge(result, one)
     result.findings = sorted(_outside_ignores(result.findings, config), key=_order)
     shown = {id(item) for item in _outside_ignores([item.finding for item in result.suppressed], config)}
     result.suppressed = [item for item in result.suppressed if id(item.finding) in shown]
     result.suppressed.sort(key=lambda item: _order(item.finding))
     result.unparsed.sort(key=lambda item: (item.path, item.line or 0))
     return result
+
+
+def _link(
+    found: Sequence[Found],
+    looked: dict[str, _Looked],
+    rules: Sequence[type[Rule]],
+    config: Config,
+    jobs: int | None,
+) -> dict[str, Links]:
+    """Look once more, knowing the others, at the files for which that makes a difference."""
+    facts = {path: one.checked.facts for path, one in looked.items() if one.checked.facts is not None}
+    links = links_of(found, facts)
+    again = [(item, links[item.path]) for item in found if item.path in links]
+    looked.update({one.path: one for one in _look_at_all(again, rules, config, jobs)})
+    return links
 
 
 def _order(item: Finding) -> tuple[str, int, Location, str]:
@@ -136,6 +158,7 @@ def check_text(
     kind: Kind = Kind.PYTHON,
     config: Config | None = None,
     rules: Sequence[type[Rule]] | None = None,
+    links: Links = NONE,
 ) -> list[Finding]:
     """The findings of one text (of a whole notebook's JSON, if that is its kind); none if it is not Python.
 
@@ -147,7 +170,7 @@ def check_text(
         source = source_of(text, path, kind)
     except Unreadable:
         return []
-    return _outside_ignores(check_source(source, Rules(chosen), config.operators).findings, config)
+    return _outside_ignores(check_source(source, Rules(chosen), config.operators, links).findings, config)
 
 
 def source_of(text: str, path: str, kind: Kind) -> Source:
@@ -170,7 +193,7 @@ class _Looked:
     checked: Checked = field(default_factory=Checked)
 
 
-def _look_at(found: Found, rules: Rules, config: Config) -> _Looked:
+def _look_at(found: Found, links: Links, rules: Rules, config: Config) -> _Looked:
     looked = _Looked(found.path, found.kind)
     try:
         source = read(found.file, found.path, found.kind)
@@ -178,7 +201,7 @@ def _look_at(found: Found, rules: Rules, config: Config) -> _Looked:
         looked.checked.unparsed.append(Unparsed(found.path, error.reason, error.line))
         return looked
     looked.lines = _lines(source)
-    looked.checked = check_source(source, rules, config.operators)
+    looked.checked = check_source(source, rules, config.operators, links)
     _add_packages(source, looked.checked)
     return looked
 
@@ -228,12 +251,12 @@ def _merge(result: ScanResult, one: _Looked) -> None:
 
 
 def _look_at_all(
-    found: Sequence[Found], rules: Sequence[type[Rule]], config: Config, jobs: int | None
+    found: Sequence[tuple[Found, Links]], rules: Sequence[type[Rule]], config: Config, jobs: int | None
 ) -> Iterator[_Looked]:
     jobs = jobs or (min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1))
     if jobs < 2 or len(found) < _ENOUGH:
         arranged = Rules(rules)
-        yield from (_look_at(item, arranged, config) for item in found)
+        yield from (_look_at(item, links, arranged, config) for item, links in found)
         return
     batches = [found[start : start + _BATCH] for start in range(0, len(found), _BATCH)]
     # fork is quick, and safe only while this process has a single thread
@@ -267,9 +290,9 @@ def _start(rules: Sequence[type[Rule]], config: Config) -> None:
     _state["run"] = (Rules(rules), config)
 
 
-def _work(batch: Sequence[Found]) -> list[_Looked]:
+def _work(batch: Sequence[tuple[Found, Links]]) -> list[_Looked]:
     rules, config = _state["run"]
-    return [_look_at(item, rules, config) for item in batch]
+    return [_look_at(item, links, rules, config) for item, links in batch]
 
 
 def _outside_ignores(findings: Sequence[Finding], config: Config) -> list[Finding]:

@@ -195,8 +195,11 @@ class Flow:
 
     def _parameter_at(self, call: ast.Call, position: int) -> str | None:
         found = self._signature(call)
-        if found is None or position < 0:
+        if position < 0:
             return None
+        if found is None:
+            names = self.names.parameters_elsewhere(call.func)
+            return names[position] if position < len(names) else None
         arguments, bound, _ = found
         plain = [*arguments.posonlyargs, *arguments.args]
         return plain[position + bound].arg if position + bound < len(plain) else None
@@ -204,7 +207,7 @@ class Flow:
     def _parameter_sinks(self, call: ast.Call, name: str, depth: int) -> bool:
         found = self._signature(call)
         if found is None:
-            return False
+            return looks_like_device(name) and bool(self.names.parameters_elsewhere(call.func))
         return looks_like_device(name) or self._name_sinks(name, found[2], depth)
 
     # --- names -------------------------------------------------------------------------------------
@@ -222,6 +225,8 @@ class Flow:
             scope = self.tree.scope_of(target.id, target)
             if scope is None:
                 return False
+            if scope.is_module and self.names.sinks_elsewhere(target.id):
+                return True
             return self._name_sinks(target.id, scope, depth) or (
                 scope.is_class and self._member_sinks(target.id, depth)
             )

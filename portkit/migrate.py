@@ -10,6 +10,7 @@ from portkit import engine
 from portkit.engine import Progress
 from portkit.finding import Finding, Phase, Unparsed
 from portkit.layers import Layer
+from portkit.links import NONE, Links
 from portkit.rounds import Decide, Options, Rewritten, open_findings, rewrite
 from portkit.rule import Rule
 from portkit.source import Kind, Unreadable, read
@@ -64,7 +65,7 @@ def plan(
     for finding in result.findings:
         by_path.setdefault(finding.location.path, []).append(finding)
     work = _Work(result.root, options, result.rules, decide)
-    tasks = _tasks(by_path, options, result.root, made.unparsed)
+    tasks = _tasks(by_path, options, result, made.unparsed)
     done = spread(work, tasks, 1 if decide else jobs, progress)
     outcomes = dict(zip([task.name for task in tasks], done, strict=True))
     for name, findings in by_path.items():
@@ -88,6 +89,7 @@ class _Task:
     name: str  # as it was found
     path: str  # of the file itself, where that was a link
     findings: tuple[Finding, ...]
+    links: Links  # what it takes from other modules
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,14 @@ class _Outcome:
 
 
 def _tasks(
-    by_path: dict[str, list[Finding]], options: Options, root: Path, unparsed: list[Unparsed]
+    by_path: dict[str, list[Finding]],
+    options: Options,
+    result: engine.ScanResult,
+    unparsed: list[Unparsed],
 ) -> list[_Task]:
     """The files that have something to change; a link stands for the file that it leads to, once."""
     tasks: dict[str, _Task] = {}
+    root = result.root
     for name, findings in sorted(by_path.items(), key=lambda item: (root / item[0]).is_symlink()):
         if not any(options.takes(finding) for finding in findings):
             continue
@@ -114,7 +120,7 @@ def _tasks(
             if path.startswith("../"):
                 unparsed.append(Unparsed(name, "is a link out of the tree: left as it is"))
                 continue
-        tasks.setdefault(path, _Task(name, path, tuple(findings)))
+        tasks.setdefault(path, _Task(name, path, tuple(findings), result.links.get(name, NONE)))
     return list(tasks.values())
 
 
@@ -131,7 +137,9 @@ class _Work:
         """Migrate one file."""
         try:
             source = read(self.root / task.path, task.path)
-            done = rewrite(source, self.options, task.findings, rules=self.rules, decide=self.decide)
+            done = rewrite(
+                source, self.options, task.findings, rules=self.rules, decide=self.decide, links=task.links
+            )
             after = source.encode(done.text)
             stages = tuple((phase, source.encode(text)) for phase, text in done.stages)
         except Unreadable as error:

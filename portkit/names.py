@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from portkit import tables
 from portkit.constants import Constants
+from portkit.links import Lookup, Meaning
 from portkit.members import Members
 from portkit.scopes import Binding, Bound, Scope, Tree
 from portkit.sites import taken_by_import
@@ -65,15 +66,17 @@ def canonical(name: str) -> str:
 class Names:
     """Resolves the expressions of one unit.  Answers are kept, so asking twice costs nothing."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, lookup: Lookup | None = None) -> None:
         self.tree = tree
+        self.lookup = lookup
+        self.elsewhere: dict[ast.AST, Meaning] = {}  # nodes that other modules of the program gave a meaning
         self._known: dict[ast.AST, str | None] = {}
         self._stars = [star for scope in tree.every_scope() for star in scope.stars]
         self._partial: set[ast.AST] = set()
         self._starred: set[ast.AST] = set()
         self._several: set[ast.AST] = set()
         self.members = Members(tree)
-        self.constants = Constants(tree, self.members, lambda node: None)
+        self.constants = Constants(tree, self.members, self._text_elsewhere)
 
     # --- qualified names ---------------------------------------------------------------------------
 
@@ -85,9 +88,42 @@ class Names:
             return None
         name = self._resolve(node, depth + 1)
         if name is not None:
-            name = canonical(name)
+            name = canonical(self._linked(node, name) if self.lookup is not None else name)
         self._known[node] = name
         return name
+
+    def _linked(self, node: ast.AST, name: str) -> str:
+        """What a name of another module of the program is."""
+        meaning = self.lookup.names.get(name) if self.lookup is not None else None
+        if meaning is None:
+            return name
+        self.elsewhere[node] = meaning
+        if meaning.several:
+            self._several.add(node)
+        return meaning.name
+
+    def _text_elsewhere(self, node: ast.expr) -> str | None:
+        """The text that a name of another module holds."""
+        if self.lookup is None or not self.lookup.values:
+            return None
+        name = self.resolve(node)
+        return self.lookup.values.get(name) if name is not None else None
+
+    def is_of_program(self, local: str) -> bool:
+        """Whether `local` comes from another module of the program, or another takes it from here."""
+        targets = [item.target for item in self.tree.top.bindings.get(local, ()) if item.how is Bound.IMPORT]
+        own = self.lookup.own if self.lookup is not None else frozenset()
+        needed = self.lookup.links.needed if self.lookup is not None else ()
+        return local in needed or any(target.startswith(".") or target in own for target in targets)
+
+    def sinks_elsewhere(self, name: str) -> bool:
+        """Whether another module uses a name of this one as a device."""
+        return self.lookup is not None and name in self.lookup.links.sinks
+
+    def parameters_elsewhere(self, callee: ast.AST) -> tuple[str, ...]:
+        """The positional parameters of a function of another module; empty if it is not known."""
+        name = self.resolve(callee) if self.lookup is not None and self.lookup.parameters else None
+        return self.lookup.parameters.get(name, ()) if name is not None and self.lookup is not None else ()
 
     def through_star(self, node: ast.AST) -> bool:
         """Whether the meaning of `node` was guessed from a star import."""
@@ -165,11 +201,11 @@ class Names:
     def star_import(self, node: ast.Name) -> ast.ImportFrom | None:
         """The star import that `node` gets its meaning from, if that is certain or the best guess."""
         name = self.resolve(node)
-        package = (
-            name.rpartition(".")[0] if name is not None and not self.tree.bindings(node.id, node) else ""
-        )
-        for item in self.tree.star_imports if package else ():
-            if "." * item.level + (item.module or "") == package:
+        if name is None or self.tree.bindings(node.id, node):
+            return None
+        for item in self.tree.star_imports:
+            brought = _joined("." * item.level + (item.module or ""), node.id)
+            if brought == name or (self.lookup is not None and brought in self.lookup.names):
                 return item
         return None
 
@@ -225,11 +261,17 @@ class Names:
     def _resolve_unbound(self, node: ast.Name) -> str | None:
         if not self._stars or node.id in _BUILTINS:
             return None
-        known = [star for star in self._stars if star.split(".")[0] in _STAR_PACKAGES]
-        name = _CUSTOM.get(node.id) if len(known) < len(self._stars) else None
+        stars = self._stars
+        if self.lookup is not None:
+            own = [star for star in stars if _joined(star, node.id) in self.lookup.names]
+            if len(own) == 1:
+                return _joined(own[0], node.id)
+            stars = [star for star in stars if star not in self.lookup.links.stars]
+        known = [star for star in stars if star.split(".")[0] in _STAR_PACKAGES]
+        name = _CUSTOM.get(node.id) if len(known) < len(stars) else None
         if known and name is None:
             name = f"{_pick_star(known, node.id)}.{node.id}"
-        if name is not None and (len(known) < len(self._stars) or len(known) > 1):
+        if name is not None and (len(known) < len(stars) or len(known) > 1):
             self._starred.add(node)
         return name
 
@@ -329,6 +371,10 @@ class Names:
         while scope is not None and not scope.is_class:
             scope = scope.parent
         return scope
+
+
+def _joined(package: str, name: str) -> str:
+    return f"{package}{name}" if package.endswith(".") else f"{package}.{name}"
 
 
 def _is_placeholder(value: ast.expr) -> bool:

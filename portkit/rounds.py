@@ -13,6 +13,7 @@ from portkit.cells import Unit, split_notebook
 from portkit.config import Config
 from portkit.finding import Finding, Phase, Support
 from portkit.layers import Layer, layers_of
+from portkit.links import NONE, Links
 from portkit.rule import Rule
 from portkit.source import Kind, Source
 
@@ -69,12 +70,13 @@ def rewrite(
     *,
     rules: Sequence[type[Rule]] | None = None,
     decide: Decide | None = None,
+    links: Links = NONE,
 ) -> Rewritten:
     """Migrate one file: phase after phase, each to a fixpoint, until all of them change nothing.
 
-    `findings` are those of the file as it is, if they are known already.
+    `findings` are those of the file as it is, if they are known already; `links` what it takes from others.
     """
-    return _Rewriter(source, options, rules, decide).run(findings)
+    return _Rewriter(source, options, rules, decide, links).run(findings)
 
 
 _Place = tuple[str, int, int]  # rule, cell, offset of the first edit in the unit
@@ -87,8 +89,10 @@ class _Rewriter:
         options: Options,
         rules: Sequence[type[Rule]] | None,
         decide: Decide | None,
+        links: Links,
     ) -> None:
         self.source = source
+        self.links = links
         self.options = options
         self.rules = rules if rules is not None else options.config.rules(ruleset.all_rules())
         self.decide = decide
@@ -133,7 +137,8 @@ class _Rewriter:
 
     def _scan(self) -> list[Finding]:
         source = self.source
-        return engine.check_text(source.text, source.path, source.kind, self.options.config, self.rules)
+        config = self.options.config
+        return engine.check_text(source.text, source.path, source.kind, config, self.rules, self.links)
 
     def _round(self, findings: Sequence[Finding], phase: Phase) -> list[Finding] | None:
         """Apply one phase once: the findings of the new text, or None if nothing changed."""

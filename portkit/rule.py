@@ -59,6 +59,9 @@ class Context(Protocol):
         """Whether the value of this expression flows into a device: `device=`, `.to()`, `torch.device()`,
         `map_location=`, a comparison with a device, or a name that does one of these."""
 
+    def is_assigned_elsewhere(self, node: ast.AST) -> bool:
+        """Whether another module of the program assigned the name that `node` means: reported there."""
+
     def is_shadowed(self, name: str, node: ast.AST) -> bool:
         """Whether `name` is bound to something of the user's own where `node` stands."""
 

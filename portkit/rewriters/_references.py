@@ -157,6 +157,8 @@ class ReferenceRule(Rule):
 
 def is_alias(node: ast.expr, ctx: Context) -> bool:
     """Whether an expression stands for an assigned value, which is reported where it is assigned."""
+    if ctx.is_assigned_elsewhere(node):
+        return True
     if isinstance(node, ast.Attribute):
         return ctx.resolve(node.value) is None
     if not isinstance(node, ast.Name):

@@ -159,4 +159,4 @@ def rewritten(module: ast.AST, ctx: Context) -> list[Edit] | str:
             if ours is None:
                 return f"it imports {alias.name}"
             edits.append(Replace(ctx.span(alias), f"{ours} as {alias.asname or 'triton'}"))
-    return edits
+    return edits or "Triton comes from another module or cell: change the import there"

@@ -1,0 +1,343 @@
+"""The modules of a program together: what a name that one takes from another means in the end."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from portkit import tables
+from portkit.facts import OTHER, Export, Facts, Kind, may_be_own
+from portkit.finding import Alias
+from portkit.links import Links, Meaning
+
+_DEPTH = 16  # modules through which a name is followed
+Load = Callable[[str, str], Facts | None]  # path, name → what a file that was not parsed says of it
+
+
+@dataclass(frozen=True)
+class _End:
+    """Where following a name ended."""
+
+    export: Export
+    rest: tuple[str, ...]  # attributes that are left: of what the export is
+    steps: tuple[Alias, ...]
+    assigned: bool
+    several: bool
+    place: str  # file and name of the export
+    outside: str = ""  # the name of another package that it is
+
+
+class Project:
+    """All Python files of a scan, by path relative to its root."""
+
+    def __init__(self, paths: Iterable[str], facts: Mapping[str, Facts], load: Load) -> None:
+        self.facts = dict(facts)
+        self.paths = frozenset(path for path in paths if path.endswith(".py"))
+        self._load = load
+        self._tops: dict[str, set[str]] = defaultdict(set)  # top-level package or module → folders it is in
+        self._splits: dict[tuple[str, str], tuple[str, tuple[str, ...]] | None] = {}
+        self._modules: dict[tuple[str, str], str | None] = {}
+        self._exports: dict[str, dict[str, Export]] = {}
+        self._words = {part for path in self.paths for part in path.removesuffix(".py").split("/")}
+        for path in self.paths:
+            if path.endswith("/__init__.py"):
+                folder = posixpath.dirname(path)
+                outer = posixpath.dirname(folder)
+                if posixpath.join(outer, "__init__.py") not in self.paths:
+                    self._tops[posixpath.basename(folder)].add(outer)
+        self._needed: dict[str, set[str]] = defaultdict(set)  # module → imports of it that others take
+        self._patched: set[tuple[str, str]] = set()
+        self._sinks: dict[str, set[str]] = defaultdict(set)
+        for path, found in self.facts.items():
+            for name in found.patches:
+                self._patched |= self._place(path, name)
+        for path, found in list(self.facts.items()):
+            for name in found.sinks:
+                for other, local in self._place(path, name):
+                    self._sinks[other].add(local)
+
+    def links(self) -> dict[str, Links]:
+        """Path → what that file needs to know of others, for the files that need to know something."""
+        files = list(self.facts.items())
+        for path, facts in files:
+            for want in facts.wants:
+                self._need(path, want)
+        found = {path: self._links(path, facts) for path, facts in files}
+        return {path: links for path, links in found.items() if links}
+
+    def _links(self, path: str, facts: Facts) -> Links:
+        names: dict[str, Meaning] = {}
+        values: dict[str, str] = {}
+        parameters: dict[str, tuple[str, ...]] = {}
+        starred = {want for want in facts.wants for star, _ in facts.stars if _is_in(want, star)}
+        for want in facts.wants:
+            for cut in _cuts(want):
+                end = self._through(path, facts, cut) if want in starred else self._follow(path, cut)
+                if end is None:
+                    continue
+                if end.outside and end.steps:
+                    names[cut] = Meaning(end.outside, end.steps, end.assigned, end.several)
+                    break
+                if end.export.kind is Kind.TEXT and not end.rest and not end.several:
+                    values[cut] = end.export.target
+                elif end.export.kind is Kind.FUNCTION and cut in facts.calls and end.export.parameters:
+                    parameters[cut] = end.export.parameters
+        stars = tuple(star for star, _ in facts.stars if may_be_own(star) and self._is_known(path, star))
+        used = any(name.startswith(f"{star}.") for star in stars for name in names)
+        return Links(
+            tuple(sorted(names.items(), key=lambda item: item[0])),
+            tuple(sorted(values.items())),
+            tuple(sorted(parameters.items())),
+            stars if used or (stars and self._guessed(facts)) else (),
+            tuple(sorted(self._sinks.get(path, ()))),
+            tuple(sorted(self._needed.get(path, ()))),
+        )
+
+    def _need(self, path: str, name: str, depth: int = 0) -> None:
+        """Note which import of which module a file relies on where it takes `name` from another module."""
+        found = self._split(path, name)
+        if found is not None and found[1] and depth < _DEPTH:
+            self._need_of(found[0], found[1], depth + 1)
+
+    def _need_of(self, module: str, rest: tuple[str, ...], depth: int) -> None:
+        facts = self.facts.get(module)
+        export = self._exported(module, facts).get(rest[0]) if facts is not None else None
+        if facts is None or depth > _DEPTH:
+            return
+        if export is None:
+            for star, _ in facts.stars:
+                other = self._module(module, star) if may_be_own(star) else None
+                if other is not None:
+                    self._need_of(other, rest, depth + 1)
+        elif export.kind is Kind.IMPORT and may_be_own(export.target):
+            self._need(module, ".".join((export.target, *rest[1:])), depth)
+        elif export.kind is Kind.IMPORT and export.target.startswith("torch."):
+            self._needed[module].add(rest[0])
+
+    def _guessed(self, facts: Facts) -> bool:
+        """Whether a name would be guessed to come through a star import."""
+        return any(
+            want.rpartition(".")[2] in ("torch", "nn", "F", "dist", "tl", "triton") for want in facts.wants
+        )
+
+    def _is_known(self, path: str, star: str, depth: int = 0) -> bool:
+        """Whether all names that a star import brings can be told: no unknown module is behind it."""
+        module = self._module(path, star)
+        facts = self._of(module, "*") if module is not None else None
+        if facts is None or module is None or depth > _DEPTH:
+            return False
+        return all(may_be_own(name) and self._is_known(module, name, depth + 1) for name, _ in facts.stars)
+
+    def _through(self, path: str, facts: Facts, name: str) -> _End | None:
+        """What a name is that can only have come through a star import of the file itself."""
+        local = name.rpartition(".")[2]
+        if not any(name == _join(star, local) for star, _ in facts.stars):
+            return None
+        end = self._through_star(path, facts, (local,), (), False, False, {(path, local)})
+        return replace(end, steps=end.steps[1:]) if end is not None else None
+
+    # --- following ---------------------------------------------------------------------------------
+
+    def _follow(self, path: str, name: str) -> _End | None:
+        """What a name that the file at `path` resolves to `name` is, by the modules of the program."""
+        found = self._split(path, name)
+        if found is None:
+            return None
+        module, rest = found
+        if not rest:
+            return None
+        return self._member(module, rest, (), False, False, {(path, name)})
+
+    def _member(
+        self,
+        module: str,
+        rest: tuple[str, ...],
+        steps: tuple[Alias, ...],
+        assigned: bool,
+        several: bool,
+        seen: set[tuple[str, str]],
+    ) -> _End | None:
+        """What the attribute chain `rest` of a module is."""
+        first, more = rest[0], rest[1:]
+        place = f"{module}:{first}"
+        unknown = _End(OTHER, more, steps, assigned, several, place)
+        if (module, first) in seen or len(steps) > _DEPTH or (module, first) in self._patched:
+            return unknown
+        seen = {*seen, (module, first)}
+        facts = self._of(module, first)
+        if facts is None:
+            return unknown
+        export = self._exported(module, facts).get(first)
+        inner = self._inside(module, first)
+        if export is None:
+            if inner is not None:
+                return self._member(inner, more, steps, assigned, several, seen) if more else None
+            return self._through_star(module, facts, rest, steps, assigned, several, seen)
+        several = several or export.several
+        if export.kind not in (Kind.IMPORT, Kind.ALIAS):
+            return _End(export, more, steps, assigned, several, place)
+        if inner is not None and self._module(module, export.target) != inner:
+            return unknown  # a module and another thing of the same name
+        step = Alias(first, export.via, export.line, module)
+        assigned = assigned or export.kind is Kind.ALIAS
+        return self._onward(module, export.target, more, (*steps, step), assigned, several, seen) or unknown
+
+    def _onward(
+        self,
+        module: str,
+        target: str,
+        more: tuple[str, ...],
+        steps: tuple[Alias, ...],
+        assigned: bool,
+        several: bool,
+        seen: set[tuple[str, str]],
+    ) -> _End | None:
+        if not may_be_own(target):
+            outside = ".".join((target, *more)) if target.partition(".")[0] in tables.packages() else ""
+            return _End(OTHER, more, steps, assigned, several, "", outside) if outside else None
+        found = self._split(module, target)
+        if found is None:
+            return None
+        inner, rest = found
+        if not (*rest, *more):
+            return None
+        return self._member(inner, (*rest, *more), steps, assigned, several, seen)
+
+    def _through_star(
+        self,
+        module: str,
+        facts: Facts,
+        rest: tuple[str, ...],
+        steps: tuple[Alias, ...],
+        assigned: bool,
+        several: bool,
+        seen: set[tuple[str, str]],
+    ) -> _End | None:
+        """The one meaning that the star imports of a module give a name; None if they give two."""
+        ends: dict[str, _End] = {}
+        for star, line in facts.stars:
+            if not may_be_own(star):
+                return None  # may bring any name
+            other = self._module(module, star)
+            theirs = self._of(other, "__all__") if other is not None else None
+            if theirs is None or other is None:
+                return None
+            if theirs.public is not None and rest[0] not in theirs.public:
+                continue
+            if theirs.public is None and rest[0].startswith("_"):
+                continue
+            step = Alias(rest[0], f"from {star} import *", line, module)
+            end = self._member(other, rest, (*steps, step), assigned, several, seen)
+            if end is not None:
+                ends[end.outside or end.place] = end
+        if len(ends) > 1:
+            return None
+        return next(iter(ends.values()), None)
+
+    def _exported(self, module: str, facts: Facts) -> dict[str, Export]:
+        if module not in self._exports:
+            self._exports[module] = dict(facts.exports)
+        return self._exports[module]
+
+    # --- finding modules ---------------------------------------------------------------------------
+
+    def _of(self, path: str, name: str) -> Facts | None:
+        return self.facts[path] if path in self.facts else self._load(path, name)
+
+    def _split(self, path: str, name: str) -> tuple[str, tuple[str, ...]] | None:
+        """The longest beginning of a name that is a module of the program, and what is left of the name."""
+        folder = posixpath.dirname(path)
+        if (folder, name) not in self._splits:
+            self._splits[folder, name] = self._split_anew(path, name)
+        return self._splits[folder, name]
+
+    def _split_anew(self, path: str, name: str) -> tuple[str, tuple[str, ...]] | None:
+        dots = len(name) - len(name.lstrip("."))
+        parts = [part for part in name[dots:].split(".") if part]
+        if not dots and parts[0] not in self._words:
+            return None
+        for count in range(len(parts), -1 if dots else 0, -1):
+            module = self._module(path, "." * dots + ".".join(parts[:count]))
+            if module is not None:
+                return module, tuple(parts[count:])
+        return None
+
+    def _module(self, path: str, name: str) -> str | None:
+        """The file of a module that the file at `path` names; None if there is none, or more than one."""
+        folder = posixpath.dirname(path)
+        if (folder, name) not in self._modules:
+            self._modules[folder, name] = self._module_anew(path, name)
+        return self._modules[folder, name]
+
+    def _module_anew(self, path: str, name: str) -> str | None:
+        dots = len(name) - len(name.lstrip("."))
+        parts = [part for part in name[dots:].split(".") if part]
+        folder = posixpath.dirname(path)
+        if dots:
+            for _ in range(dots - 1):
+                if not folder:
+                    return None
+                folder = posixpath.dirname(folder)
+            return self._file(folder, parts)
+        if not parts:
+            return None
+        found = {file for top in self._search(path, parts[0]) if (file := self._file(top, parts)) is not None}
+        return found.pop() if len(found) == 1 else None
+
+    def _search(self, path: str, first: str) -> set[str]:
+        """Folders in which an import of the file at `path` may look for a top-level module."""
+        folder = posixpath.dirname(path)
+        places = {folder, "", *self._tops.get(first, ())}
+        while posixpath.join(folder, "__init__.py") in self.paths:
+            folder = posixpath.dirname(folder)
+        return places | {folder, *_above(path)}
+
+    def _file(self, folder: str, parts: list[str]) -> str | None:
+        base = posixpath.join(folder, *parts)
+        package, module = posixpath.join(base, "__init__.py"), f"{base}.py"
+        found = [item for item in (package, module) if item in self.paths]
+        return found[0] if len(found) == 1 else None
+
+    def _inside(self, module: str, name: str) -> str | None:
+        """The submodule `name` of a package."""
+        if posixpath.basename(module) != "__init__.py":
+            return None
+        return self._file(posixpath.dirname(module), [name])
+
+    def _place(self, path: str, name: str) -> set[tuple[str, str]]:
+        """File and name of what another module of the program binds under `name`; empty if not known."""
+        found = self._split(path, name)
+        if found is None or len(found[1]) != 1:
+            return set()
+        end = self._member(found[0], found[1], (), False, False, set())
+        place = end.place if end is not None else ""
+        if not place or (end is not None and end.rest):
+            return {(found[0], found[1][0])}
+        file, _, local = place.rpartition(":")
+        return {(file, local), (found[0], found[1][0])}
+
+
+def _join(star: str, name: str) -> str:
+    return f"{star}{name}" if star.endswith(".") else f"{star}.{name}"
+
+
+def _is_in(name: str, star: str) -> bool:
+    """Whether a wanted name is one that a star import of `star` may bring."""
+    return name.startswith(star) and _join(star, name.rpartition(".")[2]) == name and name != star
+
+
+def _above(path: str) -> list[str]:
+    folder, found = posixpath.dirname(path), []
+    while folder:
+        found.append(folder)
+        folder = posixpath.dirname(folder)
+    return [*found, ""]
+
+
+def _cuts(name: str) -> list[str]:
+    """A name and its beginnings, the shortest first: `a.b`, `a.b.c` (a lone first part names a module)."""
+    dots = len(name) - len(name.lstrip("."))
+    parts = name[dots:].split(".")
+    return ["." * dots + ".".join(parts[:count]) for count in range(1, len(parts) + 1)]

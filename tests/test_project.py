@@ -1,0 +1,285 @@
+"""Names that come from other modules of the program: followed where they are certain, and only there."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from portkit import engine, migrate
+from portkit.config import Config
+from portkit.finding import Finding, Phase, Support
+
+SYNC = "from torch.cuda import synchronize\n"
+
+
+def scanned(root: Path, files: dict[str, str]) -> list[Finding]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return engine.scan([root], root=root).findings
+
+
+def meanings(root: Path, files: dict[str, str], path: str = "train.py") -> list[str | None]:
+    """Qualified names of the findings in one file."""
+    return [item.qualified_name for item in scanned(root, files) if item.location.path == path]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"compat.py": SYNC, "train.py": "from compat import synchronize\n"}, id="re-export"),
+        pytest.param(
+            {"compat.py": SYNC, "train.py": "from compat import *\n"},
+            id="star",
+        ),
+        pytest.param(
+            {
+                "pkg/__init__.py": "from .a import *\n",
+                "pkg/a.py": "from ._b import synchronize\n",
+                "pkg/_b.py": SYNC,
+                "train.py": "from pkg import synchronize\n",
+            },
+            id="package, star, relative",
+        ),
+        pytest.param(
+            {"src/pkg/__init__.py": SYNC, "train.py": "from pkg import synchronize\n"}, id="src layout"
+        ),
+        pytest.param(
+            {
+                "compat.py": f"try:\n    {SYNC}except ImportError:\n    synchronize = None\n",
+                "train.py": "from compat import synchronize\n",
+            },
+            id="guarded",
+        ),
+        pytest.param(
+            {
+                "a.py": "from b import *\n" + SYNC,
+                "b.py": "from a import *\n",
+                "train.py": "from b import synchronize\n",
+            },
+            id="circular",
+        ),
+        pytest.param(
+            {"compat.py": "__all__ = ['synchronize']\n" + SYNC, "train.py": "from compat import *\n"},
+            id="all",
+        ),
+    ],
+)
+def test_followed(files: dict[str, str], tmp_path: Path) -> None:
+    files["train.py"] += "synchronize()  # torch cuda\n"
+    assert meanings(tmp_path, files) == ["torch.cuda.synchronize"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(
+            {"compat.py": "def synchronize(): pass\n", "train.py": "from compat import synchronize\n"},
+            id="own",
+        ),
+        pytest.param(
+            {"compat.py": SYNC + "def synchronize(): pass\n", "train.py": "from compat import synchronize\n"},
+            id="rebound",
+        ),
+        pytest.param(
+            {"compat.py": SYNC, "train.py": "from compat import synchronize\ndef synchronize(): pass\n"},
+            id="shadowed here",
+        ),
+        pytest.param(
+            {
+                "compat.py": SYNC,
+                "other.py": "import compat\ncompat.synchronize = print  # torch\n",
+                "train.py": "from compat import synchronize\n",
+            },
+            id="patched by another module",
+        ),
+        pytest.param(
+            {
+                "a.py": SYNC,
+                "b.py": "from mine import synchronize\n",
+                "train.py": "from a import *\nfrom b import *\n",
+            },
+            id="two stars",
+        ),
+        pytest.param(
+            {
+                "pkg/__init__.py": SYNC,
+                "pkg/synchronize.py": "x = 1\n",
+                "train.py": "from pkg import synchronize\n",
+            },
+            id="module and name",
+        ),
+        pytest.param(
+            {"compat.py": SYNC, "compat/__init__.py": "", "train.py": "from compat import synchronize\n"},
+            id="module and package",
+        ),
+        pytest.param(
+            {"compat.py": SYNC, "src/compat/__init__.py": "", "train.py": "from compat import synchronize\n"},
+            id="two places",
+        ),
+        pytest.param(
+            {
+                "a.py": "from b import synchronize\n",
+                "b.py": "from a import synchronize\n",
+                "train.py": "from a import synchronize\n",
+            },
+            id="circle without end",
+        ),
+        pytest.param(
+            {"compat.py": "__all__ = ['other']\n" + SYNC, "train.py": "from compat import *\n"},
+            id="not in all",
+        ),
+        pytest.param(
+            {
+                "compat.py": "from unknown import *\n",
+                "train.py": "from compat import synchronize\n",
+            },
+            id="through an unknown star",
+        ),
+    ],
+)
+def test_not_followed(files: dict[str, str], tmp_path: Path) -> None:
+    files["train.py"] += "synchronize()  # torch cuda\n"
+    assert meanings(tmp_path, files) == []
+
+
+def test_one_of_two_by_a_condition_is_reported_and_left_alone(tmp_path: Path) -> None:
+    files = {
+        "compat.py": f"if new:\n    from mine import synchronize\nelse:\n    {SYNC}",
+        "train.py": "from compat import synchronize\nsynchronize()  # cuda\n",
+    }
+    found = [item for item in scanned(tmp_path, files) if item.location.path == "train.py"]
+    assert [(f.support, f.lossy, f.edits) for f in found] == [(Support.UNKNOWN, True, ())]
+
+
+def test_the_chain_names_every_file(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "from .a import *\n",
+        "pkg/a.py": "import os\n" + SYNC,
+        "train.py": "from pkg import synchronize as s\ns()  # cuda\n",
+    }
+    (found,) = [item for item in scanned(tmp_path, files) if item.location.path == "train.py"]
+    assert [(step.name, step.path, step.line) for step in found.aliases] == [
+        ("s", None, 1),
+        ("synchronize", "pkg/__init__.py", 1),
+        ("synchronize", "pkg/a.py", 2),
+    ]
+
+
+def test_star_of_own_module_is_certain(tmp_path: Path) -> None:
+    files = {"util.py": "import torch\n", "train.py": "from util import *\ntorch.cuda.synchronize()\n"}
+    (found,) = [item for item in scanned(tmp_path, files) if item.location.path == "train.py"]
+    assert (found.qualified_name, found.lossy) == ("torch.cuda.synchronize", False)
+
+
+def test_star_of_own_module_without_torch_is_no_guess(tmp_path: Path) -> None:
+    files = {"util.py": "import numpy\n", "train.py": "from util import *\ntorch.cuda.synchronize()\n"}
+    assert [i for i in scanned(tmp_path, files) if i.qualified_name == "torch.cuda.synchronize"] == []
+
+
+def test_alias_is_reported_where_it_is_assigned(tmp_path: Path) -> None:
+    files = {
+        "compat.py": "import torch\nsync = torch.cuda.synchronize\n",
+        "train.py": "from compat import sync\nsync()  # cuda\n",
+    }
+    assert [item.location.path for item in scanned(tmp_path, files)] == ["compat.py"]
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "support"),
+    [
+        (
+            {
+                "settings.py": "PLACE = 'cuda'\n",
+                "train.py": "from settings import PLACE\nimport torch\nx = torch.ones(3).to(PLACE)\n",
+            },
+            "settings.py",
+            Support.AUTO,
+        ),
+        (
+            {
+                "settings.py": "PLACE = 'cuda'\n",
+                "train.py": "import settings as s\nimport torch\nx = torch.ones(3, device=s.PLACE)\n",
+            },
+            "settings.py",
+            Support.AUTO,
+        ),
+        (
+            {
+                "settings.py": "PLACE = 'cuda'\n",
+                "train.py": "from settings import PLACE\nimport torch\nprint(PLACE)\n",
+            },
+            "settings.py",
+            Support.UNKNOWN,
+        ),
+        (
+            {
+                "lib.py": "import torch\ndef load(path, device): ...\n",
+                "train.py": "from lib import load\nload('a', 'cuda')\n",
+            },
+            "train.py",
+            Support.AUTO,
+        ),
+        (
+            {
+                "lib.py": "import torch\nclass Net:\n    def __init__(self, width, device): ...\n",
+                "train.py": "import lib\nlib.Net(3, 'cuda')\n",
+            },
+            "train.py",
+            Support.AUTO,
+        ),
+        (
+            {
+                "lib.py": "import torch\ndef load(path, device): ...\n",
+                "train.py": "from lib import load\nload('cuda', 'a')\n",
+            },
+            "train.py",
+            Support.UNKNOWN,
+        ),
+    ],
+)
+def test_texts_are_followed_between_modules(
+    files: dict[str, str], path: str, support: Support, tmp_path: Path
+) -> None:
+    found = scanned(tmp_path, files)
+    assert [(f.rule, f.location.path, f.support) for f in found] == [("PK301", path, support)]
+
+
+def test_migration_keeps_imports_that_others_take_and_is_done_after_once(tmp_path: Path) -> None:
+    files = {
+        "compat.py": "from torch.cuda.amp import autocast\nwith autocast():\n    pass\n",
+        "train.py": "from compat import autocast\nwith autocast():\n    pass  # cuda\n",
+        "other.py": "from compat import autocast\n",
+    }
+    scanned(tmp_path, files)
+    options = migrate.Options(Phase.FULL_MODEL, Config())
+    plan = migrate.plan(tmp_path, options)
+    after = {change.path: change.after.decode() for change in plan.changes}
+    assert sorted(after) == ["compat.py", "train.py"]
+    assert "from torch.cuda.amp import autocast" in after["compat.py"]
+    assert "from compat import autocast" in after["train.py"]
+    assert "with pk.amp.autocast()" in after["train.py"]
+    for name, text in after.items():
+        (tmp_path / name).write_text(text)
+    assert migrate.plan(tmp_path, options).changes == []
+
+
+def test_more_processes_give_the_same(tmp_path: Path) -> None:
+    files = {f"m{n}.py": "from compat import synchronize\nsynchronize()  # cuda\n" for n in range(250)}
+    one = scanned(tmp_path, {**files, "compat.py": SYNC})
+    assert len(one) == 250
+    assert engine.scan([tmp_path], root=tmp_path, jobs=2).findings == one
+
+
+def test_facts_and_links_travel_and_count_as_keys(tmp_path: Path) -> None:
+    scanned(
+        tmp_path, {"compat.py": SYNC, "train.py": "from compat import synchronize\nsynchronize()  # cuda\n"}
+    )
+    links = engine.scan([tmp_path], root=tmp_path).links
+    assert set(links) == {"compat.py", "train.py"}
+    for item in links.values():
+        assert pickle.loads(pickle.dumps(item)) == item
+        assert hash(item) == hash(pickle.loads(pickle.dumps(item)))
