@@ -16,6 +16,7 @@ from portkit.config import Config
 from portkit.engine import ScanResult
 from portkit.errors import UsageError
 from portkit.finding import Finding
+from portkit.links import NONE, Links
 from portkit.source import Kind, Unreadable, kind_of, load
 
 _WITHOUT = "Mend it, or scan without --diff-base."
@@ -98,6 +99,7 @@ class _Old:
         named = [*result.findings, *(item.finding for item in result.suppressed)]
         paths = {item.location.path for item in named} | {item.path for item in result.unparsed}
         self._places = {path: self._place(path) for path in paths}
+        self._links = result.links  # of now: an unchanged name keeps its meaning, and its finding its id
         self._ids = self._scan(Rules(result.rules), result.config)
 
     def has(self, item: Finding) -> bool:
@@ -138,17 +140,17 @@ class _Old:
         found = {}
         for path, _, sha in wanted:
             if sha in contents:
-                findings = _findings(contents[sha], path, rules, config)
+                findings = _findings(contents[sha], path, rules, config, self._links.get(path, NONE))
                 found[path] = frozenset(item.id for item in findings)
         return found
 
 
-def _findings(data: bytes, path: str, rules: Rules, config: Config) -> Iterable[Finding]:
+def _findings(data: bytes, path: str, rules: Rules, config: Config, links: Links) -> Iterable[Finding]:
     """The findings of a text under the name that the file has now, so that ids are comparable."""
     kind = kind_of(path, data[:200])
     if kind is Kind.OTHER:
         return ()
     try:
-        return check_source(load(data, path, kind), rules, config.operators).findings
+        return check_source(load(data, path, kind), rules, config.operators, links).findings
     except Unreadable:
         return ()
