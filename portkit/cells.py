@@ -58,6 +58,11 @@ def split_notebook(text: str) -> tuple[Unit, ...]:
     )
 
 
+def asks_for_accelerator(text: str) -> bool:
+    """Whether a notebook's JSON may say on what kind of machine it wants to run."""
+    return any(word in text for word in ('"accelerator"', '"gpuClass"', '"gpuType"', '"isGpuEnabled"'))
+
+
 def _is_python(metadata: object) -> bool:
     if not isinstance(metadata, dict):
         return True

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from portkit import callgraph, coherence, imports, inventory, suppress
-from portkit.cells import Unit
+from portkit.cells import Unit, asks_for_accelerator
 from portkit.context import UnitContext
 from portkit.facts import Facts, gather
-from portkit.finding import Finding, Location, Suppressed, Unparsed
+from portkit.finding import Effort, Finding, Location, Suppressed, Unparsed
 from portkit.imports import Imports
 from portkit.links import NONE, Links
 from portkit.parsing import NotPython, parse
@@ -22,6 +22,7 @@ from portkit.scopes import Tree
 from portkit.source import Kind, Source
 
 CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK})
+_MORE_MINUTES = 2  # to change one more place like the first
 
 
 @dataclass
@@ -83,7 +84,8 @@ def check_source(source: Source, rules: Rules, operators: str, links: Links = NO
     lowered = source.data.lower()
     if source.encoding not in ("utf-8", "latin-1"):
         lowered = source.text.lower().encode()
-    near = rules.near(lowered + links.words)
+    lowered += links.words
+    near = [rule for rule in rules.near(lowered) if _looks_at(rule, source.kind)]
     counts = source.kind in CODE and b"torch" in lowered
     if not near and not counts and b"portkit:" not in lowered:
         return result
@@ -91,8 +93,17 @@ def check_source(source: Source, rules: Rules, operators: str, links: Links = NO
     prelude = _Prelude()
     for unit in units:
         _check_unit(source, unit, near, rules, operators, prelude, result)
+    if source.kind is Kind.NOTEBOOK and near and asks_for_accelerator(source.text):
+        about = replace(source, kind=Kind.METADATA)
+        result.findings += _visit_text(about, Unit(source.text, None), near, operators)
+    result.findings = folded(result.findings)
     _give_ids(result)
     return result
+
+
+def _looks_at(rule: Rule, kind: Kind) -> bool:
+    kinds = {kind, Kind.METADATA} if kind is Kind.NOTEBOOK else {kind}
+    return bool(kinds & rule.text_kinds) or (kind in CODE and bool(rule.visits()))
 
 
 class _Prelude:
@@ -205,6 +216,28 @@ def _unique(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(seen.values(), key=lambda item: item.sort_key)
 
 
+def folded(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings of one group as one: the first of them, with the number and the effort of all."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for number, item in enumerate(findings):
+        key = (item.rule, item.group, item.support, item.import_time) if item.group else (number,)
+        groups.setdefault(key, []).append(item)
+    return [items[0] if len(items) == 1 else _as_one(items) for items in groups.values()]
+
+
+def _as_one(items: Sequence[Finding]) -> Finding:
+    first, number = items[0], len(items)
+    most = max(items, key=lambda item: item.effort.minutes).effort
+    minutes = most.minutes + _MORE_MINUTES * (number - 1) if most.minutes else 0
+    return replace(
+        first,
+        message=f"{first.message} ({number} places in this file)",
+        others=tuple((item.scope, item.location.line) for item in items[1:]),
+        lossy=any(item.lossy for item in items),
+        effort=Effort(minutes, f"{most.basis}, and {_MORE_MINUTES} for each place after the first"),
+    )
+
+
 def _give_ids(result: Checked) -> None:
     """Suppressed findings count as equals of the others, so that a suppression changes no id."""
     reasons = {id(item.finding): item.reason for item in result.suppressed}
@@ -224,7 +257,8 @@ def finish(findings: Sequence[Finding]) -> list[Finding]:
     equals: Counter[tuple[str, ...]] = Counter()
     result = []
     for finding in sorted(findings, key=_order):
-        key = (finding.location.path, finding.rule, finding.scope, finding.key or finding.snippet)
+        scope = "" if finding.group else finding.scope  # that of the first of many places says nothing
+        key = (finding.location.path, finding.rule, scope, finding.key or finding.snippet)
         text = "\0".join((*key, str(equals[key])))
         equals[key] += 1
         result.append(replace(finding, id=hashlib.blake2b(text.encode(), digest_size=6).hexdigest()))

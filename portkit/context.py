@@ -191,6 +191,7 @@ class UnitContext:
         note: str = "",
         lossy: bool = False,
         effort: Effort | None = None,
+        group: str = "",
     ) -> Finding:
         known: dict[str, Any] = {}
         if isinstance(node, ast.AST):
@@ -225,7 +226,8 @@ class UnitContext:
             edits=tuple(edits),
             lossy=lossy,
             effort=effort or efforts.of(rule, support),
-            key=sites.key(self.lines.line(line), own),
+            group=group,
+            key=group or sites.key(self.lines.line(line), own),
             **known,
         )
 

@@ -90,9 +90,9 @@ def _relative(file: Path, root: Path) -> str:
 
 
 def _found(file: Path, name: str) -> Found | None:
-    kind = kind_of(file.name)
+    kind = kind_of(name)
     if kind is Kind.OTHER and "." not in file.name:
-        kind = kind_of(file.name, _head(file))
+        kind = kind_of(name, _head(file))
     return Found(file, name, kind) if kind is not Kind.OTHER else None
 
 

@@ -243,12 +243,19 @@ class Finding:
     aliases: tuple[Alias, ...] = ()  # how the written name comes to mean `qualified_name`
     import_time: bool = False  # whether the site runs when its module is imported
     effort: Effort = Effort(0, "")
+    group: str = ""  # findings of one rule and file with the same group are told as one
+    others: tuple[tuple[str, int], ...] = ()  # scope and line of each place after the first of a group
     key: str = ""  # what of the source tells this site from others in its scope, whatever its format
     id: str = ""  # stable across line moves; set by the engine
 
     @property
     def sort_key(self) -> tuple[Location, str]:
         return (self.location, self.rule)
+
+    @property
+    def occurrences(self) -> int:
+        """How many places this finding stands for."""
+        return 1 + len(self.others)
 
 
 @dataclass(frozen=True)

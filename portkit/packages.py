@@ -137,7 +137,7 @@ def _known(key: str) -> bool:
 
 
 def _library(key: str) -> _libraries.Library | None:
-    for library in _libraries.libraries().values():
+    for library in _libraries.libraries():
         if requirements.normal(library.package) == key:
             return library
     return _libraries.of_requirement(key)
@@ -146,9 +146,11 @@ def _library(key: str) -> _libraries.Library | None:
 def _judge(key: str, row: Package) -> None:
     """Fill in what is known of a package and CUDA."""
     facts = _facts()
-    library = _library(key) if key not in facts["cuda"] else None
+    told = key in facts["cuda"] or key in facts["partly"]
+    library = _library(key) if not told else None
     if library is not None:
-        row.cuda, row.what, row.instead = ONLY, library.what, library.instead
+        row.cuda = PARTLY if library.partly else ONLY
+        row.what, row.instead = library.what, library.instead
     elif key in facts["cuda"]:
         row.cuda, row.what, row.instead = ONLY, "belongs to CUDA, or asks for it", facts["cuda"][key]
     elif key in _TORCH and any("+cu" in item.spec for item in row.declared):

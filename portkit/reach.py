@@ -78,9 +78,10 @@ def affects(
         code = codes.get(finding.location.path)
         if code is None or not blocks(finding):
             continue
-        function = code.function_at(finding.scope, finding.location.line)
         stops = finding.rule in stopping and finding.import_time and finding.support is Support.MANUAL
-        starts[(finding.location.path, function), stops and not function].append(finding)
+        places = ((finding.scope, finding.location.line), *finding.others)
+        for function in dict.fromkeys(code.function_at(scope, line) for scope, line in places):
+            starts[(finding.location.path, function), stops and not function].append(finding)
     reach: dict[str, Reach] = {}
     nodes: dict[str, frozenset[Node]] = {}
     found: dict[Node, list[tuple[int, str]]] = defaultdict(list)
@@ -89,8 +90,10 @@ def affects(
         functions = frozenset(node for node in distances if node[1] not in ("", MAIN))
         entries = _entries(distances, callers)
         for finding in held:
-            reach[finding.id] = Reach(len(functions), entries)
-            nodes[finding.id] = functions
+            known = reach.get(finding.id, Reach(0, ()))  # from another of its places
+            nodes[finding.id] = nodes.get(finding.id, frozenset()) | functions
+            merged = tuple(dict.fromkeys((*known.entries, *entries)))[:_ENTRIES]
+            reach[finding.id] = Reach(len(nodes[finding.id]), merged)
         for node, distance in distances.items():
             found[node] += [(distance, finding.id) for finding in held]
     listed = tuple(_affected(node, reasons, codes) for node, reasons in sorted(found.items()))

@@ -83,9 +83,11 @@ class Context(Protocol):
         note: str = "",
         lossy: bool = False,
         effort: Effort | None = None,
+        group: str = "",
     ) -> Finding:
         """Make a finding at a node (or at a span of text), with its scope, guard, alias chain and snippet
-        filled in.  `effort` is for rules that know it of this site; else it is that of the rule."""
+        filled in.  `effort` is for rules that know it of this site; else it is that of the rule.
+        Findings of one file with the same `group` and support are told as one, with their number."""
 
 
 Visit = Callable[[ast.AST, Context], Iterable[Finding]]

@@ -24,6 +24,10 @@ class Kind(str, Enum):
     TOML = "toml"
     SHELL = "shell"
     DOCKERFILE = "dockerfile"
+    CMAKE = "cmake"
+    MAKE = "make"
+    INI = "ini"
+    METADATA = "metadata"  # what a notebook says of itself: no file of its own
     CUDA = "cuda"
     CPP = "cpp"
     OTHER = "other"
@@ -42,6 +46,11 @@ _SUFFIXES = {
     ".sh": Kind.SHELL,
     ".bash": Kind.SHELL,
     ".zsh": Kind.SHELL,
+    **dict.fromkeys((".ksh", ".pbs", ".lsf", ".qsub", ".groovy", ".env"), Kind.SHELL),
+    **dict.fromkeys((".cfg", ".ini", ".conf"), Kind.INI),
+    ".cmake": Kind.CMAKE,
+    **dict.fromkeys((".mk", ".mak"), Kind.MAKE),
+    ".def": Kind.DOCKERFILE,
     ".slurm": Kind.SHELL,
     ".sbatch": Kind.SHELL,
     ".cu": Kind.CUDA,
@@ -54,9 +63,19 @@ _NAMES = (
         Kind.REQUIREMENTS,
     ),
     (re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.].*)?\.ya?ml", re.I), Kind.REQUIREMENTS),
+    (
+        re.compile(r"(?:meta|recipe)\.ya?ml|.*[-_]env(?:ironment)?\.ya?ml|conda(?:[-_].*)?\.ya?ml", re.I),
+        Kind.REQUIREMENTS,
+    ),
+    (re.compile(r"Pipfile|(?:poetry|uv|pdm|pixi)\.lock"), Kind.TOML),
+    (re.compile(r"CMakeLists.*\.txt(?:\.in)?"), Kind.CMAKE),
+    (re.compile(r"(?:GNU)?[Mm]akefile(?:\..*)?"), Kind.MAKE),
+    (re.compile(r"Jenkinsfile(?:\..*)?|\.env(?:\..*)?"), Kind.SHELL),
+    (re.compile(r"Singularity(?:\..*)?"), Kind.DOCKERFILE),
     (re.compile(r"(?:.*\.)?(?:Dockerfile|Containerfile)(?:[-_.].*)?", re.I), Kind.DOCKERFILE),
 )
-_SHEBANG = re.compile(rb"#!.*\b(python|bash|sh|zsh)[\d.]*\b")
+_REQUIREMENT_FOLDERS = frozenset({"requirements", "requirement", "reqs"})
+_SHEBANG = re.compile(rb"#!.*\b(python|bash|sh|zsh|ksh)[\d.]*\b")
 _COOKIE = re.compile(rb"(?:[^\r\n]*[\r\n]+)?[ \t\f]*#[^\r\n]*coding[:=]")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
@@ -102,6 +121,8 @@ class Source:
 def kind_of(name: str, head: bytes = b"") -> Kind:
     """The kind of a file, by its name, or by the first line if the name says nothing."""
     base = PurePosixPath(name).name
+    if base.endswith((".txt", ".in")) and PurePosixPath(name).parent.name in _REQUIREMENT_FOLDERS:
+        return Kind.CMAKE if base == "CMakeLists.txt" else Kind.REQUIREMENTS
     for pattern, kind in _NAMES:
         if pattern.fullmatch(base):
             return kind

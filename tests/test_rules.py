@@ -35,6 +35,15 @@ KINDS = {
     ".sh": Kind.SHELL,
     ".dockerfile": Kind.DOCKERFILE,
     ".cu": Kind.CUDA,
+    ".cpp": Kind.CPP,
+    ".cmake": Kind.CMAKE,
+    ".mk": Kind.MAKE,
+    ".cfg": Kind.INI,
+    ".ini": Kind.INI,
+    ".ipynb": Kind.NOTEBOOK,
+    ".Pipfile": Kind.TOML,
+    ".ci.yml": Kind.YAML,
+    ".Jenkinsfile": Kind.SHELL,
 }
 ROUNDS = 12
 

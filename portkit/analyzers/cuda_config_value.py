@@ -4,22 +4,66 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 
-from portkit.analyzers import _lines
-from portkit.finding import Finding, Phase, Span, Support
+from portkit import tables
+from portkit.analyzers import _libraries, _lines
+from portkit.finding import Effort, Finding, Phase, Span, Support
 from portkit.rule import Context, Rule
 from portkit.source import Kind
 
-_PAIR = re.compile(r"""(?P<key>[\w.-]+)["']?\s*[:=]\s*(?P<value>"[^"]*"|'[^']*'|[^\s,}\]#]+)""")
-_DEVICE = re.compile(r"cuda(?::\d+)?\Z")
-_COUNTS = frozenset({"gpus", "num_gpus", "n_gpu", "ngpu", "gpu_ids", "gpu_id", "n_gpus"})
-_REMEDY = "Let the program choose: take the device from pk.device_type() where the file leaves it open."
+_PAIR = re.compile(
+    r"""(?:(?<=[\s{,\[("'])|^)(?P<key>[A-Za-z_][\w.-]*)["']?\s*[:=](?!=)\s*"""
+    r"""(?P<value>"[^"]*"|'[^']*'|\[[^\]]*\]|[^\s,}\]#;][^,}\]#;\n]*|)"""
+)
+_ENABLED = re.compile(r"[\s{,\"']enabled[\"']?\s*[:=]\s*[\"']?(?P<value>true|auto|on|yes)\b", re.I)
+_SECTIONS = re.compile(r"(?:fp16|amp)\Z", re.I)
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+\Z")
+_ACCELERATOR = re.compile(
+    r"\"(?:accelerator|gpuClass|gpuType)\"\s*:\s*\"(?P<value>[^\"]+)\"|\"isGpuEnabled\"\s*:\s*(?P<kaggle>true)"
+)
+_ITEM = re.compile(r"^\s*-\s+[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*$")
+_NOTHING = frozenset({"", "none", "null", "TPU", "tpu", "standard", "high-RAM"})
+
+
+@dataclass(frozen=True)
+class _Row:
+    keys: re.Pattern[str]
+    values: re.Pattern[str]
+    says: str
+    instead: str
+    support: Support
+    note: str
+
+
+@cache
+def _rows() -> tuple[_Row, ...]:
+    return tuple(
+        _Row(
+            re.compile(row["keys"]),
+            re.compile(row["values"], re.I),
+            row["says"],
+            row["instead"],
+            Support(row.get("support", "manual")),
+            row.get("note", ""),
+        )
+        for row in tables.load("config")["row"]
+    )
+
+
+@cache
+def _row(key: str, value: str) -> _Row | None:
+    return next((r for r in _rows() if r.keys.fullmatch(key) and r.values.fullmatch(value)), None)
 
 
 class CudaConfigValue(Rule):
     """A configuration file names CUDA.
 
-    What: `device: cuda`, `backend: nccl`, `accelerator: gpu`, `gpus: 2` in YAML, JSON and TOML.
+    What: `device: cuda`, `backend: nccl`, `accelerator: gpu`, `gpus: 2`, `fp16: true`,
+    `use_flash_attn: true`, `optim: paged_adamw_8bit`, names of CUDA-only libraries
+    (`_target_: apex.optimizers.FusedAdam`) in YAML, JSON, TOML and INI files, and the accelerator that a
+    notebook asks for. The keys stand in `portkit/tables/config.toml`.
     Why: the program that reads the file gets a device that other machines do not have.
     Instead: a value such as `auto`, which the program resolves with `pk.device_type()` or
     `pk.distributed_backend()`.
@@ -31,38 +75,133 @@ class CudaConfigValue(Rule):
     name = "cuda_config_value"
     phase = Phase.FULL_MODEL
     minutes = 5
-    triggers = (b"cuda", b"nccl", b"gpu")
-    text_kinds = frozenset({Kind.YAML, Kind.JSON, Kind.TOML})
+    triggers = (
+        *(
+            b"cuda",
+            b"nccl",
+            b"gpu",
+            b"cudnn",
+            b"apex",
+            b"fp16",
+            b"float16",
+            b"half",
+            b"amp",
+            b"flash",
+            b"xformers",
+        ),
+        *(b"precision", b"pin_memory", b"pinned", b"opt_level", b"8bit", b"4bit", b"paged_", b"fp8", b"bnb"),
+        *(b"transformer_", b"device_map", b"loss_scale", b"fused", b"dali", b"tensorrt", b"bitsandbytes"),
+        *(b"attn", b"attention", b"triton", b"nvtx", b"fusion", b"fsdp", b"gptq", b"awq", b"onebit"),
+        *_libraries.triggers(),
+    )
+    text_kinds = frozenset({Kind.YAML, Kind.JSON, Kind.TOML, Kind.INI, Kind.METADATA})
 
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
+        if ctx.kind is Kind.METADATA:
+            yield from self._notebook(ctx)
+            return
+        if _is_lock(ctx.path) or _is_about_data(ctx):
+            return
         for line in _lines.lines(ctx.text, comments=ctx.kind is not Kind.JSON):
+            if ctx.kind is Kind.INI and line.text.lstrip().startswith(";"):
+                continue
+            item = _ITEM.match(line.text) if ctx.kind is Kind.YAML else None
+            if item is not None:
+                yield from self._listed(line, item, ctx)
             for match in _PAIR.finditer(line.text):
                 yield from self._pair(line, match, ctx)
 
     def _pair(self, line: _lines.Line, match: re.Match[str], ctx: Context) -> Iterator[Finding]:
-        key = match.group("key").lower().rpartition(".")[2]
-        value = match.group("value").strip("\"'")
-        span = line.span(match, "value")
-        if _DEVICE.match(value):
-            known = "device" in key or key in ("map_location", "accelerator")
+        key = match["key"].lower().rpartition(".")[2].replace("-", "_")
+        raw = match["value"].strip()
+        value = raw.strip("\"'").strip()
+        span = Span(line.start + match.start("value"), line.start + match.start("value") + len(raw))
+        if _SECTIONS.match(key) and value in ("", "{"):
+            yield from self._section(line, match, key, ctx)
+            return
+        row = _row(key, value) if value and value != "{" else None
+        if row is not None:
             yield ctx.finding(
                 self,
                 span,
-                f"{key} is set to {value}",
-                support=Support.REVIEW if known else Support.UNKNOWN,
-                remedy=_REMEDY if known else "If it is a device, let the program choose.",
-                note="What the value may be is up to the program that reads it." if known else "",
+                row.says.format(key=match["key"], value=value),
+                support=row.support,
+                remedy=row.instead,
+                note=row.note,
             )
-        elif value == "nccl":
-            yield self._manual(
-                span, ctx, "The back end is NCCL", "Let the program ask pk.distributed_backend()."
+        elif _DOTTED.match(value):
+            yield from self._library(value, span, ctx)
+
+    def _section(self, line: _lines.Line, match: re.Match[str], key: str, ctx: Context) -> Iterator[Finding]:
+        """`fp16: {enabled: true}`, as DeepSpeed's files have it."""
+        start = line.start + match.start("key")
+        behind = ctx.text[start : start + 400]
+        block = behind[: behind.find("}")] if "}" in behind else behind
+        enabled = _ENABLED.search(block)
+        if enabled is None or len(block[: enabled.start()].splitlines()) > 3:
+            return
+        yield ctx.finding(
+            self,
+            Span(start, start + len(match["key"])),
+            f"{match['key']} is enabled: training in float16",
+            support=Support.REVIEW,
+            remedy="Use bfloat16 where there is no CUDA.",
+            note="float16 is slow or missing for some operators on CPUs; bfloat16 needs no loss scaling.",
+        )
+
+    def _library(self, value: str, span: Span, ctx: Context) -> Iterator[Finding]:
+        """The dotted name of something that a program will import."""
+        library = _libraries.needs_cuda(value)
+        if library is not None:
+            use = _libraries.use_of(library, value)
+            yield ctx.finding(
+                self,
+                span,
+                f"{value} needs CUDA: {use.what if use else library.what} ({library.package})",
+                support=Support.MANUAL,
+                remedy=use.instead if use else library.instead,
+                qualified_name=value,
+                phase=use.phase if use else library.phase,
+                effort=Effort(use.effort if use else library.effort, f"table libraries, {library.package}"),
             )
-        elif key == "accelerator" and value in ("gpu", "cuda"):
-            yield self._manual(span, ctx, "The accelerator is a GPU", "Use `auto`, if the program takes it.")
-        elif key in _COUNTS and value not in ("0", "null", "~", "None", "false"):
-            yield self._manual(
-                span, ctx, f"{key} counts CUDA devices", "Let the program count with pk.device_count()."
+        elif value.startswith("torch.cuda."):
+            yield ctx.finding(
+                self,
+                span,
+                f"{value} works on CUDA only",
+                support=Support.MANUAL,
+                remedy="Name the portable counterpart: pk has one of most.",
+                qualified_name=value,
             )
 
-    def _manual(self, span: Span, ctx: Context, message: str, remedy: str) -> Finding:
-        return ctx.finding(self, span, message, support=Support.MANUAL, remedy=remedy)
+    def _listed(self, line: _lines.Line, match: re.Match[str], ctx: Context) -> Iterator[Finding]:
+        yield ctx.finding(
+            self,
+            line.span(match, "value"),
+            f"{match['value']} stands in a list",
+            support=Support.UNKNOWN,
+            remedy="If it is a device or a back end, let the program choose.",
+        )
+
+    def _notebook(self, ctx: Context) -> Iterator[Finding]:
+        start = ctx.text.rfind('"metadata"')
+        for match in _ACCELERATOR.finditer(ctx.text, max(start, 0)):
+            group = "value" if match["value"] else "kaggle"
+            if match[group] not in _NOTHING:
+                yield ctx.finding(
+                    self,
+                    Span(*match.span(group)),
+                    f"The notebook asks for a machine with an NVIDIA GPU: {match[group]}",
+                    support=Support.MANUAL,
+                    remedy="Remove it from the notebook's metadata once its code is portable.",
+                    group="notebook",
+                )
+
+
+def _is_lock(path: str) -> bool:
+    return path.endswith((".lock", "package-lock.json", "tsconfig.json", "package.json"))
+
+
+def _is_about_data(ctx: Context) -> bool:
+    """Whether a JSON file holds data, such as a vocabulary or a profile, and no settings: those are short."""
+    return ctx.kind is Kind.JSON and len(ctx.text) > 200_000

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from portkit.analyzers import _libraries
+from portkit.analyzers import _cuda_text, _libraries
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
 from portkit.rule import Context, Rule
@@ -60,19 +60,29 @@ class CudaExtensionBuild(Rule):
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
         if not isinstance(node.value, str) or isinstance(ctx.parent(node), ast.Expr):
             return
-        if "__global__" in node.value and "{" in node.value and not _is_argument(node, ctx):
-            yield ctx.finding(
-                self,
-                node,
-                "CUDA C++ stands in a string",
-                support=Support.MANUAL,
-                remedy="Write the kernel with @portkit.jit, or with torch operators.",
-            )
+        if "__global__" in node.value and "{" in node.value:
+            yield from self._kernels(node, node.value, ctx)
         elif node.value.endswith("_cuda") and isinstance(ctx.parent(node), ast.Call):
             call = ctx.parent(node)
             assert isinstance(call, ast.Call)
             if ctx.resolve(call.func) == "importlib.import_module":
                 yield self._module(node, node.value, ctx)
+
+    def _kernels(self, node: ast.Constant, text: str, ctx: Context) -> Iterable[Finding]:
+        """CUDA C++ in a string, for `load_inline`, CuPy, PyCUDA or nvrtc: each of its kernels."""
+        for kernel in _cuda_text.kernels(_cuda_text.code(text)):
+            if kernel.body:
+                hard = _cuda_text.features(kernel.body)
+                yield ctx.finding(
+                    self,
+                    node,
+                    f"{kernel.name} is a kernel in CUDA C++, in a string"
+                    + (f", with {', '.join(hard)}" if hard else ""),
+                    support=Support.MANUAL,
+                    remedy="Write the kernel with @portkit.jit, or with torch operators.",
+                    qualified_name=kernel.name,
+                    phase=Phase.OPERATOR,
+                )
 
     def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
         for item in node.names:
@@ -124,16 +134,6 @@ class CudaExtensionBuild(Rule):
 def _may_be_compiled(name: str) -> bool:
     """Whether a name may be a compiled module: `points_cuda`, unlike the function `move_to_cuda`."""
     return name.endswith("_cuda") and not _FUNCTION.match(name)
-
-
-def _is_argument(node: ast.Constant, ctx: Context) -> bool:
-    """Whether a string is passed to `load_inline`, which is reported itself."""
-    for parent in ctx.parents(node):
-        if isinstance(parent, ast.Call):
-            return (ctx.resolve(parent.func) or "").startswith(_EXTENSION)
-        if isinstance(parent, ast.stmt):
-            return False
-    return False
 
 
 def _has_cuda(node: ast.Call, last: str, ctx: Context) -> bool:

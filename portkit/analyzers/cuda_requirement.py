@@ -6,32 +6,34 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from portkit.analyzers import _libraries, _lines
-from portkit.finding import Finding, Phase, Span, Support
+from portkit.analyzers import _commands, _libraries, _lines, _required
+from portkit.finding import Effort, Finding, Phase, Span, Support
+from portkit.rewriters import _index
 from portkit.rule import Context, Rule
 from portkit.source import Kind
 
-_NAME = re.compile(
-    r"""^\s*(?:-\s*)?(?:["']?(?:[\w.-]+::)?)(?P<name>[A-Za-z][\w.-]*)(?=\s*(?:\[|[=<>!~@;,"']|$|\s*\#))"""
-)
-_QUOTED = re.compile(r"""["'](?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?:[=<>!~@; ][^"']*)?["']""")
-_BUILD = re.compile(r"\+cu\d{2,3}\b")
-_INDEX = re.compile(r"https?://\S*/(?:whl/)?(?:nightly/)?cu\d{2,3}\b[^\s\"',\]]*")
-_CHANNEL = re.compile(r"^\s*-\s*(?P<name>nvidia(?:/label/[\w.-]+)?)\s*$")
-_TOOLKIT = frozenset(
-    {"cudatoolkit", "cuda-toolkit", "pytorch-cuda", "cudnn", "cuda-nvcc", "cuda-version", "nccl", "cuda"}
-)
-_TOOLS = frozenset({"pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat", "nvtx"})
-_SECTIONS = re.compile(r"^\s*\[(?P<name>[^\]]+)\]\s*$")
+_NAME = re.compile(r"^\s*(?P<name>[A-Za-z][\w.-]*)(?=\s*(?:\[|[=<>!~@;,]|$))")
+_BUILD = re.compile(r"(?:\+|%2B|-|_)(?P<value>cu\d{2,3})\b(?=[\w.%-]*\.whl)|\+(?P<other>cu\d{2,3})\b")
+_INDEX = re.compile(r"https?://[^\s\"',]*?/(?:whl/)?(?:nightly/)?(?:torch-[\d.]+\+)?cu\d{2,3}\b[^\s\"',\]]*")
+_NVIDIA_INDEX = re.compile(r"https?://(?:pypi\.(?:ngc\.)?nvidia\.com|pypi\.ngc\.nvidia\.com)[^\s\"',\]]*")
+_CONDA_BUILD = re.compile(r"=\s*(?P<value>[^\s=]*cuda?\d*[\d._]*[^\s=]*)\s*$")
+_LOCKED = re.compile(r"^name = \"(?P<name>[^\"]+)\"", re.M)
 _INSTALL_KEYWORDS = frozenset({"install_requires", "extras_require", "setup_requires", "tests_require"})
+_SYSTEM = re.compile(
+    r"(?:cuda|cudnn9?|libcudnn|libcublas|libcusparse|libcusolver|libcufft|libcurand|libnccl|libnvinfer|libnvjpeg|libnpp"
+    r"|libnvtoolsext|nvidia-|tensorrt|libnvonnxparsers|nsight|datacenter-gpu-manager|libnvidia)[\w.-]*"
+)
+_PART = "it belongs to one version of CUDA"
 
 
 class CudaRequirement(Rule):
     """A package that needs CUDA is required.
 
     What: flash-attn, apex, triton, nvidia-*, cupy-cuda*, and so on, in requirements, conda environments,
-    pyproject.toml and setup.py; torch builds for one CUDA version (`+cu118`, an index `.../whl/cu121`);
-    cudatoolkit, pytorch-cuda, the conda channel nvidia.
+    pyproject.toml, Pipfile, setup.cfg and setup.py, and in commands that install (`pip install`,
+    `conda install`, `apt-get install`) in scripts, containers, CI files and notebooks; torch builds for one
+    CUDA version (`+cu118`, an index `.../whl/cu121`); cudatoolkit, pytorch-cuda, the conda channel nvidia.
+    The wheels of NVIDIA's libraries are told once a file, and so is what a lock file holds.
     Why: they can't be installed where there is no CUDA, so that nothing else is installed either.
     Instead: leave them out, or make them an extra; take torch from the default index, or from that of the
     device.
@@ -42,92 +44,121 @@ class CudaRequirement(Rule):
     name = "cuda_requirement"
     phase = Phase.FULL_MODEL
     minutes = 10
-    triggers = (
-        b"flash",
-        b"apex",
-        b"triton",
-        b"nvidia",
-        b"cu1",
-        b"cuda",
-        b"nvml",
-        b"xformers",
-        b"bitsandbytes",
-        b"transformer",
-        b"mamba",
-        b"conv1d",
-        b"torch",
-        b"cupy",
-        b"tensorrt",
-        b"gpu",
-        b"spconv",
+    triggers = tuple(
+        sorted(
+            {
+                re.split(r"[-_*.]", name)[0].lower().encode()
+                for lib in _libraries.libraries()
+                for name in lib.requirements
+            }
+            | {b"cu1", b"cu9", b"cuda", b"nvidia", b"libnccl", b"libnvinfer", b"nsight", b"cudnn"}
+        )
     )
-    text_kinds = frozenset({Kind.REQUIREMENTS, Kind.TOML})
+    text_kinds = frozenset({Kind.REQUIREMENTS, Kind.TOML, Kind.INI, *_commands.KINDS})
 
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
-        section = ""
-        for line in _lines.lines(ctx.text):
-            header = _SECTIONS.match(line.text)
-            section = header.group("name") if header else section
-            yield from self._pins(line, ctx)
-            if ctx.kind is Kind.TOML:
-                if section.startswith(
-                    ("project", "build-system", "dependency-groups", "tool.poetry", "tool.uv")
-                ):
-                    yield from self._quoted(line, ctx, section)
-                continue
-            channel = _CHANNEL.match(line.text)
-            match = _NAME.match(line.text)
-            if channel:
-                yield self._found(line.span(channel, "name"), ctx, "The channel nvidia holds CUDA packages")
-            elif match:
-                yield from self._name(match.group("name"), line.span(match, "name"), ctx)
+        if ctx.path.endswith(".lock"):
+            yield from self._locked(ctx)
+            return
+        yield from self._pins(ctx)
+        for span in _required.channels(ctx):
+            yield self._found(span, ctx, "The channel nvidia holds CUDA packages", group="channel")
+        seen: set[int] = set()
+        for item in _required.required(ctx):
+            if item.span.start not in seen:
+                seen.add(item.span.start)
+                yield from self._name(item.name, item.span, ctx, source=item.source)
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
-        """`setup(install_requires=[...])`."""
+        """`setup(install_requires=[...])`, with lists that the file gives a name."""
         for keyword in node.keywords:
             if keyword.arg in _INSTALL_KEYWORDS:
-                for item in ast.walk(keyword.value):
-                    if isinstance(item, ast.Constant) and isinstance(item.value, str):
-                        match = _NAME.match(item.value)
-                        if match:
-                            yield from self._name(match.group("name"), ctx.span(item), ctx)
+                for item in _strings(keyword.value, node, ctx):
+                    match = _NAME.match(str(item.value))
+                    if match:
+                        yield from self._name(match["name"], ctx.span(item), ctx)
 
-    def _quoted(self, line: _lines.Line, ctx: Context, section: str) -> Iterator[Finding]:
-        if section.endswith("dependencies"):  # poetry: a table whose keys are the names
-            match = _NAME.match(line.text)
-            if match:
-                yield from self._name(match.group("name"), line.span(match, "name"), ctx)
-        for match in _QUOTED.finditer(line.text):
-            yield from self._name(match.group("name"), line.span(match, "name"), ctx)
+    def _pins(self, ctx: Context) -> Iterator[Finding]:
+        lines = _commands.commands(ctx) if ctx.kind in _commands.KINDS else _lines.lines(ctx.text)
+        for line in lines:
+            spans = [line.span(m, "value" if m["value"] else "other") for m in _BUILD.finditer(line.text)]
+            spans += [line.span(match) for match in _INDEX.finditer(line.text)]
+            if ctx.kind is Kind.REQUIREMENTS and re.match(
+                r"\s*-\s*(?:[\w-]+::)?(?:py)?torch\w*\s*=", line.text
+            ):
+                spans += [line.span(match, "value") for match in _CONDA_BUILD.finditer(line.text)]
+            for span in _apart(spans):
+                yield self._found(
+                    span,
+                    ctx,
+                    "torch is taken from a build for one CUDA version",
+                    "Take torch from the default index, or from the index of the device in use.",
+                    group="torch build",
+                )
+            for match in _NVIDIA_INDEX.finditer(line.text):
+                yield self._found(
+                    line.span(match), ctx, "Packages are taken from NVIDIA's index", group="index"
+                )
 
-    def _pins(self, line: _lines.Line, ctx: Context) -> Iterator[Finding]:
-        for match in (*_BUILD.finditer(line.text), *_INDEX.finditer(line.text)):
+    def _locked(self, ctx: Context) -> Iterator[Finding]:
+        found = [
+            match
+            for match in _LOCKED.finditer(ctx.text)
+            if _libraries.of_requirement(match["name"]) is not None or _BUILD.search(match["name"])
+        ]
+        if found:
             yield self._found(
-                line.span(match),
+                Span(*found[0].span("name")),
                 ctx,
-                "torch is taken from a build for one CUDA version",
-                "Take torch from the default index, or from the index of the device in use.",
+                f"The lock file holds {len(found)} packages that need CUDA: "
+                + ", ".join(match["name"] for match in found[:6])
+                + (" and others" if len(found) > 6 else ""),
+                "Lock again, once the requirements are portable.",
             )
 
-    def _name(self, name: str, span: Span, ctx: Context) -> Iterator[Finding]:
-        lowered = name.lower().replace("_", "-")
+    def _name(self, name: str, span: Span, ctx: Context, *, source: bool = False) -> Iterator[Finding]:
         library = _libraries.of_requirement(name)
-        if lowered in _TOOLS:
-            yield self._found(span, ctx, f"{name} reads NVIDIA's management library")
-        elif library is not None:
-            yield self._found(span, ctx, f"{name} needs CUDA: {library.what}", library.instead)
-        elif lowered in _TOOLKIT:
-            yield self._found(span, ctx, f"{name} is part of CUDA")
-        elif lowered == "triton":
+        if library is not None:
+            wheels = "nvidia-*" in library.requirements
             yield self._found(
-                span, ctx, "triton has no CPU back end", "Kernels ported to @portkit.jit do not need it."
+                span,
+                ctx,
+                f"{name} needs CUDA: {library.what}",
+                library.instead,
+                group="wheels of NVIDIA's" if wheels else "",
             )
+        elif not source and ctx.kind in _commands.KINDS and _SYSTEM.fullmatch(name):
+            yield self._found(span, ctx, f"{name} is installed: {_PART}", group="system packages")
 
-    def _found(self, span: Span, ctx: Context, message: str, remedy: str = "") -> Finding:
+    def _found(self, span: Span, ctx: Context, message: str, remedy: str = "", group: str = "") -> Finding:
         return ctx.finding(
             self,
             span,
             message,
             support=Support.MANUAL,
             remedy=remedy or "Leave it out where there is no CUDA, or make it an extra.",
+            effort=Effort(10, f"rule {self.id}"),
+            group=group,
         )
+
+
+def _apart(spans: list[Span]) -> list[Span]:
+    """Spans that do not overlap, the earlier and longer of them first."""
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda item: (item.start, -item.end)):
+        if not kept or span.start >= kept[-1].end:
+            kept.append(span)
+    return kept
+
+
+def _strings(value: ast.expr, node: ast.AST, ctx: Context) -> Iterator[ast.Constant]:
+    """The strings of an expression, and of what the file assigns to the names in it."""
+    values = _index.of(node, ctx).values
+    todo, seen = [value], set()
+    while todo:
+        for item in ast.walk(todo.pop()):
+            if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                yield item
+            elif isinstance(item, ast.Name) and item.id not in seen:
+                seen.add(item.id)
+                todo += values.get(item.id, [])

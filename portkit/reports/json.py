@@ -80,6 +80,7 @@ def finding_data(
         "note": finding.note,
         "lossy": finding.lossy,
         "affects": _affects(affects, finding) if affects is not None else None,
+        "occurrences": finding.occurrences,
         "new": new,
     }
 

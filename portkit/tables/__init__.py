@@ -25,8 +25,13 @@ def load(name: str) -> dict[str, Any]:
 @cache
 def packages() -> frozenset[str]:
     """Top-level packages whose names mean something to the rules: torch, Triton and the CUDA libraries."""
-    found = load("cuda_libraries")
-    return frozenset({"torch", "triton", *(v.get("package", k).partition(".")[0] for k, v in found.items())})
+    found = {
+        name.partition(".")[0]
+        for path in (FOLDER / "libraries").glob("*.toml")
+        for entry in read(path)["package"]
+        for name in entry["imports"]
+    }
+    return frozenset({"torch", "triton", *found})
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,190 @@
+"""The tables of packages that need CUDA, and how names and requirements are looked up in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from portkit import engine, tables
+from portkit.analyzers import _libraries
+from portkit.finding import Finding, Phase
+from portkit.ruleset import all_rules
+
+TABLES = sorted((tables.FOLDER / "libraries").glob("*.toml"))
+RULES = {rule.id: rule for rule in all_rules()}
+KEYS = {
+    "imports",
+    "requirements",
+    "what",
+    "instead",
+    "phase",
+    "effort",
+    "only_listed",
+    "kernels",
+    "by",
+    "use",
+}
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_each_row_says_what_a_name_is_and_what_to_do(path: Path) -> None:
+    for package in tables.read(path)["package"]:
+        assert set(package) <= KEYS, package
+        assert package["what"]
+        assert package["instead"].endswith((".", ")."))
+        assert package["effort"] > 0
+        assert package["imports"] or package["requirements"]
+        seen: set[str] = set()
+        for use in package.get("use", ()):
+            assert set(use) <= {"names", "what", "instead", "phase", "effort"}, use
+            assert use["names"]
+            assert use["what"]
+            assert use["instead"].endswith((".", ")."))
+            assert use["effort"] > 0
+            assert not seen.intersection(use["names"]), (package["imports"], seen.intersection(use["names"]))
+            seen.update(use["names"])
+
+
+def test_no_import_name_stands_in_two_tables() -> None:
+    names = [name for library in _libraries.libraries() for name in library.imports]
+    assert len(names) == len(set(names))
+
+
+def test_other_rules_that_look_at_imports_exist() -> None:
+    names = {rule.name for rule in RULES.values()}
+    assert {library.by for library in _libraries.libraries() if library.by} <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("flash_attn.flash_attn_func", "flash_attn_func"),
+        ("flash_attn.flash_attn_interface.flash_attn_func", "flash_attn_func"),
+        ("flash_attn_interface.flash_attn_varlen_func", "flash_attn_varlen_func"),
+        ("apex.amp.initialize", "amp.initialize"),
+        ("apex.optimizers.fused_adam.FusedAdam", "FusedAdam"),
+        ("apex.contrib.optimizers.distributed_fused_adam.DistributedFusedAdam", "DistributedFusedAdam"),
+        ("apex.parallel.SyncBatchNorm.convert", "parallel.SyncBatchNorm"),
+        ("apex.transformer.parallel_state.initialize_model_parallel", "transformer.parallel_state"),
+        ("bitsandbytes.nn.modules.Linear4bit", "nn.Linear4bit"),
+        ("bitsandbytes.optim.adamw.AdamW8bit", "optim.AdamW8bit"),
+        ("nvidia.dali.fn.readers.file", "fn.readers"),
+        ("numba.cuda.jit", "jit"),
+        ("cupy.cuda.Stream.null.use", "cuda.Stream"),
+        ("transformer_engine.pytorch.Linear", "Linear"),
+        ("faiss.StandardGpuResources", "StandardGpuResources"),
+    ],
+)
+def test_the_row_that_fits_a_name_best(name: str, row: str) -> None:
+    library = _libraries.needs_cuda(name)
+    assert library is not None
+    use = _libraries.use_of(library, name)
+    assert use is not None
+    assert use.name == row
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "faiss.IndexFlatL2",
+        "mmcv.imread",
+        "onnxruntime.InferenceSession",
+        "dgl.graph",
+        "numba.njit",
+        "nvidia_smile.x",
+        "cuda.helpers.f",
+        "vllm.LLM",
+        "pytorch3d.structures.Meshes",
+        "detectron2.config.get_cfg",
+        "torch.nn.Linear",
+        "apexcharts.draw",
+    ],
+)
+def test_names_that_need_no_cuda(name: str) -> None:
+    assert _libraries.needs_cuda(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("flash_attn", "flash_attn"),
+        ("Flash.Attn", "flash_attn"),
+        ("nvidia-cublas-cu12", "nvidia"),
+        ("nvidia-dali-cuda120", "nvidia.dali"),
+        ("nvidia-ml-py", "pynvml"),
+        ("nvidia_modelopt", "modelopt"),
+        ("cupy-cuda12x", "cupy"),
+        ("spconv-cu118", "spconv"),
+        ("onnxruntime-gpu", "onnxruntime"),
+        ("tensorflow-gpu", "tensorflow-gpu"),
+        ("pytorch-cuda", "cudatoolkit"),
+    ],
+)
+def test_requirements_are_found(name: str, package: str) -> None:
+    library = _libraries.of_requirement(name)
+    assert library is not None
+    assert library.package == package
+
+
+@pytest.mark.parametrize(
+    "name", ["torch", "numpy", "onnxruntime", "tritonclient", "cudos", "faiss-cpu", "mmcv", "flash", "jax"]
+)
+def test_requirements_that_need_no_cuda(name: str) -> None:
+    assert _libraries.of_requirement(name) is None
+
+
+def _found(text: str) -> list[Finding]:
+    return engine.check_text(text, rules=[RULES["PK102"]])
+
+
+def test_a_function_is_told_once_a_file_with_the_number_of_its_places() -> None:
+    calls = "".join(f"y{i} = flash_attn_varlen_func(x)\n" for i in range(5))
+    found = _found(f"from flash_attn import flash_attn_varlen_func\n{calls}")
+    assert [(item.location.line, item.occurrences) for item in found] == [(1, 1), (2, 5)]
+    assert found[1].message.endswith("(5 places in this file)")
+    assert found[1].effort.minutes == 120 + 4 * 2
+
+
+def test_a_place_that_is_suppressed_does_not_count_and_hides_no_other() -> None:
+    text = (
+        "from apex import amp\n"
+        "amp.initialize(a)  # portkit: ignore[PK102] kept\n"
+        "amp.initialize(b)\n"
+        "amp.initialize(c)\n"
+    )
+    found = _found(text)
+    assert [(item.rule, item.location.line, item.occurrences) for item in found] == [
+        ("PK102", 1, 1),
+        ("PK102", 3, 2),
+    ]
+
+
+def test_the_id_of_a_function_stays_when_another_place_comes_first() -> None:
+    one = "from apex import amp\n\n\ndef f():\n    amp.initialize(a)\n"
+    more = "from apex import amp\n\n\ndef e():\n    amp.initialize(x)\n\n\ndef f():\n    amp.initialize(a)\n"
+    assert [item.id for item in _found(one)] == [item.id for item in _found(more)]
+
+
+def test_phase_and_effort_come_from_the_row() -> None:
+    found = _found("import apex\napex.parallel.DistributedDataParallel(m)\napex.normalization.other(x)\n")
+    assert [item.phase for item in found] == [Phase.OPERATOR, Phase.FULL_MODEL, Phase.OPERATOR]
+
+
+def test_asking_whether_a_function_is_there_is_no_use_of_it() -> None:
+    text = (
+        "try:\n    from flash_attn import flash_attn_varlen_func as f\nexcept ImportError:\n    f = None\n"
+        "if f is not None and f:\n    pass\n"
+    )
+    assert [item.support.value for item in _found(text)] == ["portable"]
+
+
+def test_a_kernel_is_one_finding_whatever_it_calls() -> None:
+    text = (
+        "from numba import cuda\n\n\n@cuda.jit\ndef k(x):\n    i = cuda.grid(1)\n    cuda.syncthreads()\n\n\n"
+        "@cuda.jit('void(f4[:])')\ndef g(x):\n    cuda.grid(1)\n"
+    )
+    assert [item.message for item in _found(text)][1:] == [
+        "k is a kernel for numba.cuda: kernels that are compiled for CUDA",
+        "g is a kernel for numba.cuda: kernels that are compiled for CUDA",
+    ]
