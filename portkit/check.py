@@ -84,8 +84,8 @@ def check_source(source: Source, rules: Rules, operators: str, links: Links = NO
     lowered = source.data.lower()
     if source.encoding not in ("utf-8", "latin-1"):
         lowered = source.text.lower().encode()
-    lowered += links.words
-    near = [rule for rule in rules.near(lowered) if _looks_at(rule, source.kind)]
+    words = lowered + links.words
+    near = [rule for rule in rules.near(words) if _looks_at(rule, source.kind, words)]
     counts = source.kind in CODE and b"torch" in lowered
     if not near and not counts and b"portkit:" not in lowered:
         return result
@@ -101,9 +101,14 @@ def check_source(source: Source, rules: Rules, operators: str, links: Links = NO
     return result
 
 
-def _looks_at(rule: Rule, kind: Kind) -> bool:
+def _looks_at(rule: Rule, kind: Kind, lowered: bytes) -> bool:
+    """Whether a rule whose trigger is there wants files of this kind."""
     kinds = {kind, Kind.METADATA} if kind is Kind.NOTEBOOK else {kind}
-    return bool(kinds & rule.text_kinds) or (kind in CODE and bool(rule.visits()))
+    if kinds & rule.text_kinds:
+        return True
+    if kind not in CODE or not rule.visits():
+        return False
+    return not rule.code_triggers or any(trigger in lowered for trigger in rule.code_triggers)
 
 
 class _Prelude:

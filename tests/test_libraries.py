@@ -23,6 +23,7 @@ KEYS = {
     "only_listed",
     "kernels",
     "by",
+    "partly",
     "use",
 }
 

@@ -197,3 +197,14 @@ def test_cells_of_a_notebook_see_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
     result = engine.scan([tmp_path])
     assert {item.function for item in result.affects.functions} == {"low", "top", ""}
+
+
+def test_each_function_that_holds_a_place_of_a_grouped_finding_is_affected(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "def f(x):\n    from apex import amp\n    amp.initialize(x)\n\n\n"
+        "def g(x):\n    from apex import amp\n    amp.initialize(x)\n\n\ndef h(x):\n    return x\n"
+    )
+    result = engine.scan([tmp_path])
+    found = next(item for item in result.findings if "amp.initialize" in item.message)
+    assert found.occurrences == 2
+    assert result.affects.reach[found.id].count == 2

@@ -12,6 +12,7 @@ from typing import Any
 from portkit import tables
 from portkit.finding import Phase
 
+_SHORT = 5  # letters up to which a name stands in other words too
 _FOLDER = tables.FOLDER / "libraries"
 
 
@@ -152,7 +153,7 @@ def triggers() -> tuple[bytes, ...]:
 def _trigger_words() -> Iterator[bytes]:
     for name in by_import():
         first = name.lower().partition(".")[0]
-        if first == "cuda":  # in every file that portkit looks at: ask for the import of it
-            yield from (b"import cuda", b"from cuda")
+        if first == "cuda" or len(first) <= _SHORT:  # in many words: ask for the import of it
+            yield from (f"import {first}".encode(), f"from {first}".encode(), f", {first}".encode())
         else:
             yield first.encode()

@@ -54,6 +54,7 @@ class CudaRequirement(Rule):
             | {b"cu1", b"cu9", b"cuda", b"nvidia", b"libnccl", b"libnvinfer", b"nsight", b"cudnn"}
         )
     )
+    code_triggers = (b"install_requires", b"extras_require", b"setup_requires", b"tests_require")
     text_kinds = frozenset({Kind.REQUIREMENTS, Kind.TOML, Kind.INI, *_commands.KINDS})
 
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
