@@ -328,6 +328,22 @@ def test_code_and_text_are_for_tables() -> None:
     assert markdown.prose("an odd ` one") == "an odd &#96; one"
 
 
+@pytest.mark.parametrize(
+    ("paths", "command"),
+    [
+        (["a b"], "portkit migrate 'a b' --phase module"),
+        (["src/a", "src/b.py"], "portkit migrate src --phase module"),
+        (["src", "."], "portkit migrate . --phase module"),
+        (["-", "src"], "portkit migrate src --phase module"),
+        (["-"], "portkit scan - --verbose"),
+    ],
+)
+def test_the_next_command_is_one_that_works(paths: list[str], command: str) -> None:
+    scanned = result(finding(support=Support.AUTO))
+    scanned.paths = tuple(paths)
+    assert f"Next: {command}\n" in reports.render("terminal", scanned)
+
+
 # --- all formats -------------------------------------------------------------------------------------
 
 

@@ -32,7 +32,19 @@ class InHouseApi(_references.ReferenceRule, metaclass=_Configurable):
     Why: portkit knows torch and public libraries; only the project knows its own.
     Instead: what the table says: `to` (the same arguments, the same meaning), `review` (something differs:
     its note says what), `manual` (what a person must do), `portable` (nothing to do), and for each package
-    under `libraries` what to use instead.
+    under `libraries` what to use instead:
+
+        [to]
+        "acme.gpu.wait" = "pk.synchronize"
+        [review]
+        "acme.gpu.pool" = { to = "acme.host.pool", note = "It is not shared between processes." }
+        [manual]
+        "acme.gpu.peers" = "Ask the platform team."
+        [libraries.acme_kernels]
+        what = "our fused kernels"
+        instead = "Use acme.reference."
+        requirements = ["acme-kernels"]
+
     Safety: as good as the table. Names after `to` are imported; nothing is checked against the packages.
     """
 
