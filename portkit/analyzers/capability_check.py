@@ -19,5 +19,5 @@ class CapabilityCheck(ReferenceRule):
     id = "PK108"
     name = "capability_check"
     phase = Phase.OPERATOR
-    triggers = (b"capability", b"get_arch_list", b"version.cuda", b"tf32_supported")
+    triggers = (b"capability", b"get_arch_list", b"version.", b"version import", b"tf32_supported")
     what = "{name} has no meaning on other devices"

@@ -11,10 +11,12 @@ from portkit.finding import Finding, Phase, Support
 from portkit.rule import Context, Rule
 
 VARIABLE = re.compile(
-    r"(?:(?:CUDA|NCCL|CUBLAS|CUBLASLT|CUDNN|NVTE|NVIDIA|NVSHMEM|NVRTC|TORCH_NCCL|TORCH_CUDA|TORCH_CUDNN|TORCH_CUBLAS"
+    r"(?:(?:CUDA|NCCL|CUBLAS|CUBLASLT|CUDNN|NVTE|NVIDIA(?!_(?:API|NGC|HF)_|_\w*(?:KEY|TOKEN|URL)\b)|NVSHMEM|NVRTC|TORCH_NCCL|TORCH_CUDA|TORCH_CUDNN|TORCH_CUBLAS"
     r"|HOROVOD_GPU|HOROVOD_CUDA|HOROVOD_NCCL|TORCH_ALLOW_TF32|PYTORCH_CUDA|PYTORCH_NVML|PYTORCH_NO_CUDA|TORCHINDUCTOR_CUDA|FLASH_ATTENTION)_[A-Z0-9_]+"
     r"|(?:FORCE|USE|WITH|NO|BUILD|SKIP|DISABLE|ENABLE|TORCH_USE)_CUDA(?:_[A-Z_]+)?)\Z"
 )
+# variables of other programs that are about CUDA by their names
+_OTHER = re.compile(r"[A-Z0-9_]*(?:CUDA|NUM_GPUS?|N_GPUS?|NGPUS?|GPU_IDS?)(?:_[A-Z0-9_]+)?\Z")
 _KNOWN = re.compile(
     r"CUDA_(?:VISIBLE|LAUNCH|DEVICE|HOME|PATH|MODULE|CACHE)|NCCL_|NVTE_|CUBLAS_|PYTORCH_CUDA|TORCH_CUDA"
 )
@@ -45,7 +47,17 @@ class CudaEnvironment(Rule):
     name = "cuda_environment"
     phase = Phase.FULL_MODEL
     minutes = 10
-    triggers = (b"cuda_", b"nccl_", b"cublas", b"cudnn_", b"nvte_", b"nvidia_", b"_cuda")
+    triggers = (
+        b"cuda",
+        b"nccl_",
+        b"cublas",
+        b"cudnn_",
+        b"nvte_",
+        b"nvidia_",
+        b"nvshmem_",
+        b"environ",
+        b"getenv",
+    )
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
         if not isinstance(node.value, str):
@@ -55,6 +67,18 @@ class CudaEnvironment(Rule):
                 yield self._variable(node, node.value, ctx)
             elif _is_listed(node, ctx):
                 yield self._variable(node, node.value, ctx, listed=True)
+        elif (
+            _OTHER.match(node.value)
+            and _in_environment(node, ctx)
+            and not isinstance(ctx.parent(node), ast.Dict)
+        ):
+            yield ctx.finding(
+                self,
+                node,
+                f"{node.value} is by its name about CUDA",
+                support=Support.UNKNOWN,
+                remedy="If it switches CUDA on, leave it out where there is none.",
+            )
         elif not isinstance(ctx.parent(node), ast.JoinedStr):
             yield from self._command(node, node.value, ctx)
 

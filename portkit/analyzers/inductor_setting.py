@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from portkit.finding import Finding, Phase, Support
@@ -13,6 +14,7 @@ _COMPILER = "torch._inductor."
 _CONFIG = "torch._inductor.config."
 _MARKS = frozenset({"torch.compiler.cudagraph_mark_step_begin", "torch._inductor.cudagraph_mark_step_begin"})
 _FUSERS = ("torch._C._jit_set_nvfuser", "torch._C._jit_override_can_fuse_on_gpu", "torch._C._jit_nvfuser")
+_BOUND = re.compile(r"triton|cuda|cutlass|gpu|autotune", re.I)
 _OPTIONS = ("triton.", "cuda.", "max_autotune", "cudagraph", "coordinate_descent")
 
 
@@ -23,7 +25,7 @@ class InductorSetting(Rule):
     `torch.compiler.cudagraph_mark_step_begin()`, switches of nvFuser, and other names of `torch._inductor`.
     Why: they steer the code that torch generates for NVIDIA's devices: Triton kernels, CUDA graphs, tuning.
     Instead: nothing has to change for the program to run: elsewhere they are accepted and have no effect.
-    What else is taken from `torch._inductor` is private to torch, and may be for CUDA alone.
+    What else is taken from `torch._inductor` is private to torch; by its name, it may be for CUDA alone.
     Safety: nothing is rewritten. The speed of compiled code has to be measured on each device.
     """
 
@@ -56,12 +58,15 @@ class InductorSetting(Rule):
         if name.startswith(_CONFIG) or name in _MARKS or name.startswith(_FUSERS):
             yield self._setting(node, ctx, name)
         elif name.startswith(_COMPILER) and name != _CONFIG.rstrip("."):
+            bound = _BOUND.search(name) is not None
             yield ctx.finding(
                 self,
                 node,
                 f"{name} is private to torch's compiler",
-                support=Support.UNKNOWN,
-                remedy="If it is for CUDA or Triton alone, call it under a test for the device.",
+                support=Support.UNKNOWN if bound else Support.PORTABLE,
+                remedy="If it is for CUDA or Triton alone, call it under a test for the device."
+                if bound
+                else "The compiler has code generators for other devices as well.",
                 qualified_name=name,
             )
 

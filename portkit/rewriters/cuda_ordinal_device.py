@@ -51,6 +51,8 @@ class CudaOrdinalDevice(Rule):
         if "torch" not in ctx.text:
             return  # other libraries have a method `to` as well
         for value in (leaf for argument in _device_arguments(node, ctx) for leaf in _branches(argument)):
+            if _is_asked(value, node, ctx):
+                continue  # the rule of that function makes a device of it
             if _is_ordinal(value, ctx):
                 yield self._wrapped(value, ctx, "A plain integer is used as a device")
             elif _devices.identifier(value) in _GPUS and not _assigned_device(value, ctx):
@@ -120,6 +122,13 @@ def _device_arguments(call: ast.Call, ctx: Context) -> Iterator[ast.expr]:
     for keyword in call.keywords:
         if keyword.arg == "device" and (is_move or callee.startswith("torch.")):
             yield keyword.value
+
+
+def _is_asked(value: ast.expr, call: ast.Call, ctx: Context) -> bool:
+    """Whether a value is `torch.cuda.current_device()`, elsewhere than in `torch.device(...)`."""
+    if not isinstance(value, ast.Call) or ctx.resolve(value.func) != "torch.cuda.current_device":
+        return False
+    return ctx.resolve(call.func) != "torch.device"
 
 
 def _branches(node: ast.expr) -> Iterator[ast.expr]:
