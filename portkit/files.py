@@ -13,8 +13,11 @@ from portkit.errors import UsageError
 def write_atomically(file: Path, data: bytes) -> None:
     """Write through a temporary file beside `file` and a rename; keeps the mode of a file that is there.
 
-    Raises UsageError where the folder does not exist or cannot be written.
+    A device or a pipe is written to as it is.  Raises UsageError where the folder does not exist or cannot be
+    written.
     """
+    if _is_special(file):
+        return _write_through(file, data)
     try:
         mode = file.stat().st_mode & 0o7777 if file.exists() else 0o666 & ~_umask()
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
@@ -30,8 +33,22 @@ def write_atomically(file: Path, data: bytes) -> None:
         raise _unwritable(file, error) from None
 
 
+def target(name: str) -> Path:
+    """The file that a user names for output, which can be written.
+
+    A link to a file stays a link.  Raises UsageError at once where writing after much work would fail.
+    """
+    file = Path(name)
+    if file.is_symlink() and file.is_file():
+        file = Path(os.path.realpath(file))
+    check_writable(file)
+    return file
+
+
 def check_writable(file: Path) -> None:
-    """Raises UsageError at once where a file could not be written after much work."""
+    """Raises UsageError where a file could not be written."""
+    if _is_special(file):
+        return
     if file.is_dir():
         raise _unwritable(file, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
     if not file.parent.is_dir():
@@ -39,6 +56,19 @@ def check_writable(file: Path) -> None:
         raise _unwritable(file, OSError(code, os.strerror(code)))
     if not os.access(file.parent, os.W_OK):
         raise _unwritable(file, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _is_special(file: Path) -> bool:
+    """Whether a path leads to a device, a pipe or a socket, which a rename would do away with."""
+    return file.exists() and not file.is_file() and not file.is_dir()
+
+
+def _write_through(file: Path, data: bytes) -> None:
+    try:
+        with file.open("wb") as stream:
+            stream.write(data)
+    except OSError as error:
+        raise _unwritable(file, error) from None
 
 
 def _umask() -> int:

@@ -391,3 +391,27 @@ def test_a_bad_target_is_one_error_before_the_work(
     assert out == ""
     assert reason in err.lower()
     assert len(err.splitlines()) == 2
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """`--output /dev/stdout`, and /dev/null for root."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "a.py").write_text("")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(["scan", str(tmp_path / "a.py"), "--format", "csv", "-o", str(pipe)]) == 0
+        assert os.read(reader, 100).startswith(b"id,rule,")
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["a.py", "pipe"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    assert run(["scan", str(tmp_path / "a.py"), "--format", "csv", "-o", str(tmp_path / "link.csv")]) == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("id,rule,")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import typer
 
 from portkit import plugins
+
+if TYPE_CHECKING:
+    from portkit.engine import ScanResult
 
 _FORMATS = ", ".join(plugins.names("portkit.reports"))
 
@@ -13,9 +19,7 @@ def command(
     paths: list[str] = typer.Argument(
         ..., metavar="PATH...", help="Files and folders; - is Python on stdin."
     ),
-    format: str = typer.Option(
-        "terminal", "--format", help=f"One of {', '.join(plugins.names('portkit.reports'))}."
-    ),
+    format: str = typer.Option("terminal", "--format", help=f"One of {_FORMATS}."),
     output: str = typer.Option("", "--output", "-o", metavar="FILE", help="Write the report to a file."),
     select: list[str] = typer.Option([], "--select", metavar="ID", help="Only these rules (PK101, or PK1)."),
     ignore: list[str] = typer.Option([], "--ignore", metavar="ID", help="Not these rules."),
@@ -50,18 +54,17 @@ def command(
     import shutil
     import sys
     from dataclasses import replace
-    from pathlib import Path
 
     from portkit import baseline as known
     from portkit import config as settings
     from portkit import engine, history, progress, reports, since
     from portkit.discover import project_root
     from portkit.errors import UsageError
-    from portkit.files import check_writable, write_atomically
+    from portkit.files import target, write_atomically
 
     reports.check(format)
-    for target in filter(None, (output, write_baseline)):
-        check_writable(Path(target))
+    report = target(output) if output else None
+    known_file = target(write_baseline) if write_baseline else None
     if diff_base and write_baseline:
         remedy = "Leave one of the two options out."
         raise UsageError("A baseline of added findings only would make all others new.", remedy=remedy)
@@ -83,24 +86,31 @@ def command(
     whole = not (select or ignore or config or diff_base or no_gitignore)
     if len(paths) == 1 and whole:
         history.note(Path(paths[0]), "scan", result.findings)
-    if baseline:
-        result.baseline = known.compare(result, Path(baseline))
-    if write_baseline:
-        count = known.write(Path(write_baseline), result.findings)
-        typer.echo(f"portkit: {write_baseline}: {count} findings are known now", err=True)
+    _baselines(result, Path(baseline) if baseline else None, known_file)
     if diff_base:
         since.narrow(result, diff_base, bases)
     tty = sys.stdout.isatty() and not output
     width = shutil.get_terminal_size((100, 24)).columns if tty else 100
     text = reports.render(format, result, verbose=verbose, colour=tty, width=width)
-    if output:
-        write_atomically(Path(output), text.encode())
+    if report is not None:
+        write_atomically(report, text.encode())
     else:  # a terminal has an encoding of its own; what programs read is UTF-8
         typer.echo(text if tty else text.encode(), nl=False)
     if missing:
         raise typer.Exit(2)
     if strict and result.unparsed:
         raise typer.Exit(4)
+
+
+def _baselines(result: ScanResult, old: Path | None, new: Path | None) -> None:
+    """Compare a scan with a baseline, and write another (or the same one anew)."""
+    from portkit import baseline
+
+    if old is not None:
+        result.baseline = baseline.compare(result, old)
+    if new is not None:
+        count = baseline.write(new, result.findings)
+        typer.echo(f"portkit: {new}: {count} findings are known now", err=True)
 
 
 def _split(values: list[str]) -> list[str]:
