@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import os
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit import coverage, imports, packages, reach, requirements, ruleset
+from portkit import coverage, packages, reach, ruleset
 from portkit.callgraph import Code
 from portkit.cells import Unit
-from portkit.check import CODE, Checked, Rules, check_source
+from portkit.check import CODE, Rules, check_source
 from portkit.config import Config
 from portkit.discover import Found, discover
 from portkit.finding import Finding, Location, Suppressed, Unparsed
@@ -26,17 +20,14 @@ from portkit.imports import Imports
 from portkit.inventory import Use
 from portkit.linking import links_of
 from portkit.links import NONE, Links
+from portkit.looking import Looked, Looker, Task, look_at, rare_collections, store
 from portkit.requirements import Requirement
 from portkit.rule import Rule
-from portkit.source import Kind, Source, Unreadable, load, read
+from portkit.source import Kind, Source, Unreadable, load
 
 if TYPE_CHECKING:
     from portkit.baseline import Compared
     from portkit.since import Since
-
-_BATCH = 40  # files that one process takes at a time
-_ENOUGH = 200  # files from which on more processes are worth their start
-
 
 Progress = Callable[[int, int], None]
 
@@ -101,11 +92,13 @@ def scan(
     stdin: bytes = b"",
     progress: Progress | None = None,
     root: Path | None = None,
+    cache: bool = False,
 ) -> ScanResult:
     """Look at files and folders (`-`: Python on `stdin`), in `jobs` processes (None: as many as help).
 
     `progress` is called with the number of files done and that of all.  `root` is the folder that paths in
     the result, and so the ids of findings, are relative to; None: the folder that holds all of `paths`.
+    `cache` keeps the result of each file for the next scan, and makes use of those that are kept.
     Raises UsageError for a path that does not exist and ConfigError for wrong settings.
     """
     config = config if config is not None else Config()
@@ -115,16 +108,21 @@ def scan(
     result = ScanResult(top, tuple(map(str, paths)), config, chosen)
     result.unparsed += bad
     if "-" in map(str, paths):
-        _merge(result, _look_at_text(stdin, chosen, config))
-    with _rare_collections():
-        looked: dict[str, _Looked] = {}
-        for one in _look_at_all([(item, NONE) for item in found], chosen, config, jobs):
+        stdin_task = Task(Found(Path("-"), "<stdin>", Kind.PYTHON))
+        _merge(result, look_at(stdin_task, Rules(chosen), config, stdin))
+    kept = store(top, chosen, config) if cache else None
+    looker = Looker(chosen, config, jobs, kept)
+    with rare_collections():
+        looked: dict[str, Looked] = {}
+        for one in looker.look([Task(item) for item in found]):
             looked[one.path] = one
             if progress is not None:
                 progress(len(looked), len(found))
-        result.links = _link(found, looked, chosen, config, jobs)
+        result.links = _link(found, looked, looker)
         for one in looked.values():
             _merge(result, one)
+    if kept is not None:
+        kept.save()
     result.findings = sorted(_outside_ignores(result.findings, config), key=_order)
     shown = {id(item) for item in _outside_ignores([item.finding for item in result.suppressed], config)}
     result.suppressed = [item for item in result.suppressed if id(item.finding) in shown]
@@ -133,18 +131,12 @@ def scan(
     return result
 
 
-def _link(
-    found: Sequence[Found],
-    looked: dict[str, _Looked],
-    rules: Sequence[type[Rule]],
-    config: Config,
-    jobs: int | None,
-) -> dict[str, Links]:
+def _link(found: Sequence[Found], looked: dict[str, Looked], looker: Looker) -> dict[str, Links]:
     """Look once more, knowing the others, at the files for which that makes a difference."""
     facts = {path: one.checked.facts for path, one in looked.items() if one.checked.facts is not None}
     links = links_of(found, facts)
-    again = [(item, links[item.path]) for item in found if item.path in links]
-    looked.update({one.path: one for one in _look_at_all(again, rules, config, jobs)})
+    again = [Task(item, links[item.path]) for item in found if item.path in links]
+    looked.update({one.path: one for one in looker.look(again)})
     return links
 
 
@@ -180,59 +172,7 @@ def source_of(text: str, path: str, kind: Kind) -> Source:
     return Source(path, kind, text.encode(errors="surrogatepass"), text, "utf-8", b"", (Unit(text, text),))
 
 
-# --- one file, and many ------------------------------------------------------------------------------
-
-
-@dataclass
-class _Looked:
-    """What one file gave; plain data, so that it can come from another process."""
-
-    path: str
-    kind: Kind
-    lines: int = 0
-    checked: Checked = field(default_factory=Checked)
-
-
-def _look_at(found: Found, links: Links, rules: Rules, config: Config) -> _Looked:
-    looked = _Looked(found.path, found.kind)
-    try:
-        source = read(found.file, found.path, found.kind)
-    except Unreadable as error:
-        looked.checked.unparsed.append(Unparsed(found.path, error.reason, error.line))
-        return looked
-    looked.lines = _lines(source)
-    looked.checked = check_source(source, rules, config.operators, links)
-    _add_packages(source, looked.checked)
-    return looked
-
-
-def _add_packages(source: Source, checked: Checked) -> None:
-    """What a file imports and requires, as far as looking at it in full did not say."""
-    if source.kind is Kind.PYTHON and checked.code is None and not checked.unparsed:
-        checked.imports = imports.of_text(source.text)
-    checked.requirements += requirements.of_source(source)
-
-
-def _look_at_text(data: bytes, rules: Sequence[type[Rule]], config: Config) -> _Looked:
-    looked = _Looked("<stdin>", Kind.PYTHON)
-    try:
-        source = load(data, "<stdin>", Kind.PYTHON)
-    except Unreadable as error:
-        looked.checked.unparsed.append(Unparsed("<stdin>", error.reason, error.line))
-        return looked
-    looked.lines = _lines(source)
-    looked.checked = check_source(source, Rules(rules), config.operators)
-    return looked
-
-
-def _lines(source: Source) -> int:
-    if source.kind is Kind.NOTEBOOK:
-        return sum(unit.text.count("\n") + 1 for unit in source.units)
-    ends = source.data.count(b"\n") or source.data.count(b"\r")
-    return ends + (1 if source.data and not source.data.endswith((b"\n", b"\r")) else 0)
-
-
-def _merge(result: ScanResult, one: _Looked) -> None:
+def _merge(result: ScanResult, one: Looked) -> None:
     result.kinds[one.kind.value] += 1
     result.lines += one.lines
     result.findings += one.checked.findings
@@ -248,51 +188,6 @@ def _merge(result: ScanResult, one: _Looked) -> None:
         result.uses[one.path] = one.checked.uses
     if one.checked.code is not None:
         result.codes[one.path] = one.checked.code
-
-
-def _look_at_all(
-    found: Sequence[tuple[Found, Links]], rules: Sequence[type[Rule]], config: Config, jobs: int | None
-) -> Iterator[_Looked]:
-    jobs = jobs or (min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1))
-    if jobs < 2 or len(found) < _ENOUGH:
-        arranged = Rules(rules)
-        yield from (_look_at(item, links, arranged, config) for item, links in found)
-        return
-    batches = [found[start : start + _BATCH] for start in range(0, len(found), _BATCH)]
-    # fork is quick, and safe only while this process has a single thread
-    method = "fork" if _can_fork() else "spawn"
-    context = multiprocessing.get_context(method)
-    with ProcessPoolExecutor(jobs, context, initializer=_start, initargs=(tuple(rules), config)) as pool:
-        for batch in pool.map(_work, batches):
-            yield from batch
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Syntax trees are many objects and little garbage: collecting seldom saves an eighth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _can_fork() -> bool:
-    return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
-
-
-_state: dict[str, tuple[Rules, Config]] = {}  # of a worker process
-
-
-def _start(rules: Sequence[type[Rule]], config: Config) -> None:
-    gc.set_threshold(50_000, 20, 50)
-    _state["run"] = (Rules(rules), config)
-
-
-def _work(batch: Sequence[tuple[Found, Links]]) -> list[_Looked]:
-    rules, config = _state["run"]
-    return [_look_at(item, links, rules, config) for item, links in batch]
 
 
 def _outside_ignores(findings: Sequence[Finding], config: Config) -> list[Finding]:

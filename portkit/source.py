@@ -177,8 +177,12 @@ def load(data: bytes, path: str, kind: Kind | None = None) -> Source:
 
 def read(file: Path, path: str, kind: Kind | None = None) -> Source:
     """Read one file.  Raises Unreadable with the reason."""
+    return load(read_bytes(file), path, kind)
+
+
+def read_bytes(file: Path) -> bytes:
+    """The bytes of one file.  Raises Unreadable with the reason."""
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
-    return load(data, path, kind)

@@ -38,6 +38,12 @@ def command(
     no_gitignore: bool = typer.Option(
         False, "--no-gitignore", help="Look also at files that .gitignore names."
     ),
+    no_cache: bool = typer.Option(
+        False,
+        "--no-cache",
+        envvar="PORTKIT_NO_CACHE",
+        help="Look at every file anew, and keep nothing for the next scan.",
+    ),
     jobs: int = typer.Option(0, "--jobs", min=0, help="Processes; 0: as many as there are cores, at most 8."),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="List every finding."),
     strict: bool = typer.Option(
@@ -82,7 +88,15 @@ def command(
     if baseline:
         known.read(Path(baseline))
     root = project_root(paths, chosen)
-    result = engine.scan(paths, chosen, jobs=jobs or None, stdin=stdin, progress=progress.bar(), root=root)
+    result = engine.scan(
+        paths,
+        chosen,
+        jobs=jobs or None,
+        stdin=stdin,
+        progress=progress.bar(),
+        root=root,
+        cache=not no_cache,
+    )
     whole = not (select or ignore or config or diff_base or no_gitignore)
     if len(paths) == 1 and whole:
         history.note(Path(paths[0]), "scan", result.findings)
