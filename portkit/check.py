@@ -143,7 +143,7 @@ def _check_unit(
         result.parsed = True
         found = _visit(source, unit, module, rules, near, operators, prelude, result, not whole)
     if near:
-        found += _visit_text(source, unit, near, operators)
+        found += _visit_text(source, unit, near, operators, result.links)
     kept, dropped = suppress.apply(_unique(found), suppressions, source.path, unit.cell, rules.ids)
     result.findings += kept
     result.suppressed += dropped
@@ -203,12 +203,14 @@ def _ask(table: Mapping[type[ast.AST], Sequence[Visit]], tree: Tree, ctx: UnitCo
     return found
 
 
-def _visit_text(source: Source, unit: Unit, near: Sequence[Rule], operators: str) -> list[Finding]:
+def _visit_text(
+    source: Source, unit: Unit, near: Sequence[Rule], operators: str, links: Links
+) -> list[Finding]:
     ctx = None
     found: list[Finding] = []
     for rule in near:
         if source.kind in rule.text_kinds:
-            ctx = ctx or UnitContext(source.path, source.kind, unit, operators, None)
+            ctx = ctx or UnitContext(source.path, source.kind, unit, operators, None, links)
             found += rule.visit_text(ctx)
     return found
 

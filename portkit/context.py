@@ -126,6 +126,9 @@ class UnitContext:
     def is_device_sink(self, node: ast.AST) -> bool:
         return self.flow.is_device_sink(node)
 
+    def is_device_setting(self, key: str) -> bool:
+        return any(key.lower() == name.lower() for name in self.links.settings)
+
     def is_assigned_elsewhere(self, node: ast.AST) -> bool:
         self.names.resolve(node)
         meaning = self.names.elsewhere.get(node)

@@ -15,7 +15,7 @@ from portkit.cells import Unit
 from portkit.check import CODE, Rules, check_source
 from portkit.config import Config
 from portkit.discover import Found, discover
-from portkit.finding import Finding, Location, Suppressed, Unparsed
+from portkit.finding import Finding, Location, Support, Suppressed, Unparsed
 from portkit.imports import Imports
 from portkit.inventory import Use
 from portkit.linking import links_of
@@ -134,7 +134,12 @@ def scan(
 def _link(found: Sequence[Found], looked: dict[str, Looked], looker: Looker) -> dict[str, Links]:
     """Look once more, knowing the others, at the files for which that makes a difference."""
     facts = {path: one.checked.facts for path, one in looked.items() if one.checked.facts is not None}
-    links = links_of(found, facts)
+    unsure = [
+        path
+        for path, one in looked.items()
+        if one.kind not in CODE and any(item.support is Support.UNKNOWN for item in one.checked.findings)
+    ]
+    links = links_of(found, facts, unsure)
     again = [Task(item, links[item.path]) for item in found if item.path in links]
     looked.update({one.path: one for one in looker.look(again)})
     return links

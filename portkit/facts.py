@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from portkit import tables
+from portkit import settings, tables
 from portkit.flow import Flow, looks_like_device
 from portkit.names import Names
 from portkit.scopes import FUNCTIONS, Binding, Bound, Tree
@@ -51,6 +51,8 @@ class Facts:
     sinks: tuple[str, ...]  # of those: used as a device
     calls: tuple[str, ...]  # of those: called with a text that names CUDA
     patches: tuple[str, ...]  # of those: assigned to from here
+    offers: tuple[str, ...] = ()  # options and fields whose value is a CUDA device
+    takes: tuple[str, ...] = ()  # settings that are used as a device: `args.where` → "where"
 
 
 OTHER = Export(Kind.OTHER)
@@ -67,6 +69,8 @@ def gather(tree: Tree, names: Names, flow: Flow) -> Facts:
         sinks=tuple(sorted(sinks)),
         calls=tuple(sorted(calls)),
         patches=tuple(sorted(patches)),
+        offers=tuple(sorted(settings.offered(tree))),
+        takes=tuple(sorted(settings.taken(tree, flow))),
     )
 
 

@@ -139,7 +139,7 @@ class Flow:
                 yield argument.value.lstrip("-").replace("-", "_")
 
     def _dest_sinks(self, name: str) -> bool:
-        if looks_like_device(name):
+        if looks_like_device(name) or self.names.settings_elsewhere(name):
             return True
         uses = [use for use in self.tree.attributes.get(name, ()) if isinstance(use.ctx, ast.Load)]
         return any(self._sinks(use, 2) for use in uses)
@@ -227,11 +227,13 @@ class Flow:
                 return False
             if scope.is_module and self.names.sinks_elsewhere(target.id):
                 return True
-            return self._name_sinks(target.id, scope, depth) or (
-                scope.is_class and self._member_sinks(target.id, depth)
-            )
+            if self._name_sinks(target.id, scope, depth):
+                return True
+            owner = scope.node if isinstance(scope.node, ast.ClassDef) else None
+            return owner is not None and self._member_sinks(target.id, owner, depth)
         if isinstance(target, ast.Attribute):
-            return looks_like_device(target.attr) or self._member_sinks(target.attr, depth)
+            owner = self.names.members.owner(target)
+            return looks_like_device(target.attr) or self._member_sinks(target.attr, owner, depth)
         if isinstance(target, ast.Subscript):
             key = self.names.constant(target.slice)
             return isinstance(key, str) and looks_like_device(key)
@@ -240,9 +242,17 @@ class Flow:
     def _name_sinks(self, name: str, scope: Scope, depth: int) -> bool:
         return any(self._sinks(use, depth) for use in self.tree.uses(name, scope))
 
-    def _member_sinks(self, name: str, depth: int) -> bool:
-        uses = self.tree.attributes.get(name, ())
-        return any(self._sinks(use, depth) for use in uses if isinstance(use.ctx, ast.Load))
+    def _member_sinks(self, name: str, owner: ast.ClassDef | None, depth: int) -> bool:
+        """Whether an attribute is used as a device, by `self` of its class or by anybody from outside."""
+        if owner is not None and self.names.settings_elsewhere(name):
+            return True
+        members = self.names.members
+        for use in self.tree.attributes.get(name, ()):
+            if owner is not None and not members.shares(owner, members.owner(use)):
+                continue
+            if isinstance(use.ctx, ast.Load) and self._sinks(use, depth):
+                return True
+        return False
 
     def _default(self, arguments: ast.arguments, node: ast.AST, depth: int) -> bool:
         function = self.tree.parents[arguments]

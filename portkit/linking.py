@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from portkit.discover import Found
@@ -22,10 +22,20 @@ _LARGE = 400_000  # characters; nobody re-exports from a larger file
 _NOTHING = Facts((), (), None, (), (), (), ())
 
 
-def links_of(found: Sequence[Found], facts: Mapping[str, Facts]) -> dict[str, Links]:
-    """Path → links, for the files that need some."""
+def links_of(
+    found: Sequence[Found], facts: Mapping[str, Facts], unsure: Collection[str] = ()
+) -> dict[str, Links]:
+    """Path → links, for the files that need some.
+
+    `unsure` are files of settings with texts that are not known to be devices.
+    """
     python = {item.path: item for item in found if item.kind is Kind.PYTHON}
-    return Project(python, facts, _OnDemand(python)).links()
+    project = Project(python, facts, _OnDemand(python))
+    links = project.links()
+    settings = project.settings() if unsure else frozenset()
+    if settings:
+        links |= dict.fromkeys(unsure, Links(settings=tuple(sorted(settings))))
+    return links
 
 
 class _OnDemand:

@@ -26,10 +26,11 @@ class Links:
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of functions and classes of other modules
     stars: tuple[str, ...] = ()  # star-imported modules of which all names are known
     sinks: tuple[str, ...] = ()  # names of this module that another one uses as a device
+    settings: tuple[str, ...] = ()  # options and fields of this file that another one uses as a device
     needed: tuple[str, ...] = ()  # names that this module imports and another one takes from it
 
     def __bool__(self) -> bool:
-        return any((self.names, self.values, self.parameters, self.stars, self.sinks, self.needed))
+        return self != NONE
 
     @property
     def words(self) -> bytes:

@@ -120,6 +120,10 @@ class Names:
         """Whether another module uses a name of this one as a device."""
         return self.lookup is not None and name in self.lookup.links.sinks
 
+    def settings_elsewhere(self, name: str) -> bool:
+        """Whether another module takes the setting `name` (`args.name`, `cfg.name`) as a device."""
+        return self.lookup is not None and name in self.lookup.links.settings
+
     def parameters_elsewhere(self, callee: ast.AST) -> tuple[str, ...]:
         """The positional parameters of a function of another module; empty if it is not known."""
         name = self.resolve(callee) if self.lookup is not None and self.lookup.parameters else None

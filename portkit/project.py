@@ -50,13 +50,21 @@ class Project:
         self._needed: dict[str, set[str]] = defaultdict(set)  # module → imports of it that others take
         self._patched: set[tuple[str, str]] = set()
         self._sinks: dict[str, set[str]] = defaultdict(set)
+        self._takers: dict[str, set[str]] = defaultdict(set)  # setting → files that use it as a device
         for path, found in self.facts.items():
+            for name in found.takes:
+                self._takers[name].add(path)
+        for path, found in list(self.facts.items()):
             for name in found.patches:
                 self._patched |= self._place(path, name)
         for path, found in list(self.facts.items()):
             for name in found.sinks:
                 for other, local in self._place(path, name):
                     self._sinks[other].add(local)
+
+    def settings(self) -> frozenset[str]:
+        """Names of settings that a file of the program uses as a device."""
+        return frozenset(self._takers)
 
     def links(self) -> dict[str, Links]:
         """Path → what that file needs to know of others, for the files that need to know something."""
@@ -92,6 +100,7 @@ class Project:
             tuple(sorted(parameters.items())),
             stars if used or (stars and self._guessed(facts)) else (),
             tuple(sorted(self._sinks.get(path, ()))),
+            tuple(name for name in facts.offers if self._takers.get(name, {path}) != {path}),
             tuple(sorted(self._needed.get(path, ()))),
         )
 

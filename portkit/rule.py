@@ -59,6 +59,9 @@ class Context(Protocol):
         """Whether the value of this expression flows into a device: `device=`, `.to()`, `torch.device()`,
         `map_location=`, a comparison with a device, or a name that does one of these."""
 
+    def is_device_setting(self, key: str) -> bool:
+        """Whether a file of the program uses the setting `key` (in any case) as a device: `cfg.key`."""
+
     def is_assigned_elsewhere(self, node: ast.AST) -> bool:
         """Whether another module of the program assigned the name that `node` means: reported there."""
 

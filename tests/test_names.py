@@ -419,3 +419,21 @@ def test_shadowed() -> None:
     ctx, node = asked("import torch\ndef f(cuda):\n    HERE(cuda)")
     assert ctx.is_shadowed("cuda", node)
     assert not ctx.is_shadowed("torch", node)
+
+
+@pytest.mark.parametrize(
+    ("other", "sinks"),
+    [
+        ("class B:\n    def f(self, x): x.to(self.place)", False),
+        ("class B(A):\n    def f(self, x): x.to(self.place)", True),
+        ("class B:\n    def f(self, x): x.to(self.place)\nclass C(A, B): pass", True),
+        ("def f(a, x): x.to(a.place)", True),
+        ("class B:\n    def f(self, x): x.to(self.place)\n    def g(self, x): x.to(self.other)", False),
+    ],
+)
+def test_members_are_those_of_the_class(other: str, sinks: bool) -> None:
+    code = "class A:\n    def __init__(self):\n        self.place = HERE('cuda')\n" + other
+    ctx, node = asked(code.replace("HERE('cuda')", "'cuda' if HERE('cuda') else ''"))
+    assert not ctx.is_device_sink(node)
+    store = next(item for item in ast.walk(ctx.tree.module) if isinstance(item, ast.IfExp))  # type: ignore[union-attr]
+    assert ctx.is_device_sink(store.body) == sinks

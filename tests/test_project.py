@@ -283,3 +283,47 @@ def test_facts_and_links_travel_and_count_as_keys(tmp_path: Path) -> None:
     for item in links.values():
         assert pickle.loads(pickle.dumps(item)) == item
         assert hash(item) == hash(pickle.loads(pickle.dumps(item)))
+
+
+OPTIONS = "import dataclasses as d\n@d.dataclass\nclass Options:\n    {}: str = 'cuda'\n"
+USE = "import torch\ndef run(args, x):\n    return x.to(args.where)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "support"),
+    [
+        (
+            {
+                "options.py": "import argparse\np = argparse.ArgumentParser()\n"
+                "p.add_argument('--where', default='cuda')\n"
+            },
+            "options.py",
+            Support.AUTO,
+        ),
+        (
+            {"options.py": OPTIONS.format("where")},
+            "options.py",
+            Support.AUTO,
+        ),
+        ({"conf/train.yaml": "model:\n  where: cuda\n"}, "conf/train.yaml", Support.REVIEW),
+        ({"conf/train.yaml": "model:\n  other: cuda\n"}, "conf/train.yaml", Support.UNKNOWN),
+        (
+            {"options.py": OPTIONS.format("other")},
+            "options.py",
+            Support.UNKNOWN,
+        ),
+    ],
+)
+def test_settings_are_followed_to_the_file_that_uses_them(
+    files: dict[str, str], path: str, support: Support, tmp_path: Path
+) -> None:
+    found = scanned(tmp_path, {**files, "train.py": USE})
+    assert [(f.location.path, f.support) for f in found] == [(path, support)]
+
+
+def test_an_attribute_of_something_else_is_no_setting(tmp_path: Path) -> None:
+    files = {
+        "options.py": OPTIONS.format("where"),
+        "train.py": "import torch\ndef run(batch, x):\n    return x.to(batch.where)\n",
+    }
+    assert [f.support for f in scanned(tmp_path, files)] == [Support.UNKNOWN]

@@ -119,7 +119,8 @@ class CudaConfigValue(Rule):
         if _SECTIONS.match(key) and value in ("", "{"):
             yield from self._section(line, match, key, ctx)
             return
-        row = _row(key, value) if value and value != "{" else None
+        known = "device" if ctx.is_device_setting(key) else key
+        row = _row(known, value) if value and value != "{" else None
         if row is not None:
             yield ctx.finding(
                 self,

@@ -142,7 +142,8 @@ def _keyword(node: ast.expr, child: ast.AST, keyword: ast.keyword, ctx: Context)
         return _of_own_rule(node, child)
     callee = ctx.resolve(call.func) or ""
     if is_option(call):
-        return Goal.TEXT if name in ("default", "const") and is_device_option(call) else Goal.UNKNOWN
+        known = is_device_option(call) or ctx.is_device_sink(node)
+        return Goal.TEXT if name in ("default", "const") and known else Goal.UNKNOWN
     if callee.startswith("torch.library."):
         return Goal.KERNEL
     if callee in _OWN_RULE and name in ("type", "device_type", "device"):
