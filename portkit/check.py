@@ -95,7 +95,7 @@ def check_source(source: Source, rules: Rules, operators: str, links: Links = NO
         _check_unit(source, unit, near, rules, operators, prelude, result)
     if source.kind is Kind.NOTEBOOK and near and asks_for_accelerator(source.text):
         about = replace(source, kind=Kind.METADATA)
-        result.findings += _visit_text(about, Unit(source.text, None), near, operators)
+        result.findings += _visit_text(about, Unit(source.text, None), near, operators, links)
     result.findings = folded(result.findings)
     _give_ids(result)
     return result
