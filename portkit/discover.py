@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkit import gitignore
+from portkit import git, gitignore
 from portkit.config import Config
 from portkit.errors import UsageError
 from portkit.finding import Unparsed
@@ -187,14 +186,11 @@ def _listed_by_git(folder: Path) -> list[str] | None:
     resolved = folder.resolve()
     if not any((place / ".git").exists() for place in (resolved, *resolved.parents)):
         return None
-    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+        listed = git.run(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except git.GitFailed:
         return None
-    if done.returncode != 0:
-        return None
-    names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+    names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
     return sorted(names) if names else None  # a folder that is ignored as a whole is walked instead
 
 

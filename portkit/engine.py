@@ -56,9 +56,11 @@ class ScanResult:
 
     def is_new(self, item: Finding) -> bool | None:
         """Whether a finding is missing from the baseline; None without one, and for what is portable."""
-        if self.baseline is None or item.id not in self.baseline.known | self.baseline.new:
+        if self.baseline is None:
             return None
-        return item.id in self.baseline.new
+        if item.id in self.baseline.new:
+            return True
+        return False if item.id in self.baseline.known else None
 
     @property
     def files(self) -> int:

@@ -14,6 +14,8 @@ from portkit.errors import UsageError
 
 _GITLINK = "160000"  # mode of a submodule
 _SLOW = 300  # seconds
+# set in hooks, for the checkout and the folder that the hook runs in
+_OF_HOOKS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX"})
 _SAFE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
 _DIFF = (
     *("diff", "--raw", "-z", "--no-abbrev"),
@@ -39,7 +41,9 @@ class Entry:
 
 def run(folder: Path, *arguments: str, data: bytes = b"", index: Path | None = None) -> bytes:
     """What one git command prints.  `index` takes the place of the checkout's own index."""
-    environment = {**os.environ, **_SAFE, **({"GIT_INDEX_FILE": str(index)} if index is not None else {})}
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS} | _SAFE
+    if index is not None:
+        environment["GIT_INDEX_FILE"] = str(index)
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(

@@ -135,6 +135,16 @@ def test_settings_of_git_change_nothing(repo: Path, added: Added) -> None:
     assert added(repo / "pkg") == []
 
 
+def test_in_a_hook(repo: Path, added: Added, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git tells hooks its folder and its index, which mean something else elsewhere."""
+    (repo / "pkg/a.py").write_text(OLD + ADDED)
+    git(repo, "add", "-A")
+    monkeypatch.setenv("GIT_DIR", str(repo / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repo / ".git/index"))
+    monkeypatch.setenv("GIT_PREFIX", "pkg/")
+    assert added(repo / "pkg") == added(repo) == ["pkg/a.py:9"]
+
+
 def test_line_ends_are_not_a_change(repo: Path, added: Added) -> None:
     (repo / "b.py").write_bytes(OLD.replace("\n", "\r\n").encode())
     assert added(repo) == []
