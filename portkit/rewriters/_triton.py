@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from portkit import tables
@@ -19,6 +20,7 @@ _JIT = "triton.jit"
 _FROM = re.compile(r"from\s+(?P<module>triton[\w.]*)")
 
 
+_STEERING = (ast.For, ast.While, ast.If)
 _STRUCTURE = frozenset({"Slice", "FormattedValue"})  # parts of Subscript and JoinedStr
 
 
@@ -113,6 +115,49 @@ def mentions(node: ast.AST, ctx: Context) -> Iterator[str]:
 def missing(node: ast.AST, ctx: Context) -> list[str]:
     """Names of Triton in a piece of code that the runtime does not have."""
     return sorted({name for name in mentions(node, ctx) if not supported(name)})
+
+
+def features(kernel: ast.FunctionDef, ctx: Context) -> list[str]:
+    """What a kernel uses of the language: functions, methods of tiles, and syntax that steers it."""
+    found: set[str] = set()
+    for statement in kernel.body:
+        for item in ast.walk(statement):
+            if isinstance(item, _STEERING):
+                found.add(type(item).__name__.lower())
+            called = item.func if isinstance(item, ast.Call) else None
+            if isinstance(called, ast.Attribute) and not (
+                ctx.resolve(called) or _is_module(called.value, ctx)
+            ):
+                found.add(f".{called.attr}")
+        found.update(name.rpartition(".")[2] for name in mentions(statement, ctx) if not _is_whole(name))
+    return sorted(found)
+
+
+def _is_whole(name: str) -> bool:
+    return name in ("triton", LANGUAGE, f"{LANGUAGE}.math", f"{LANGUAGE}.extra", f"{LANGUAGE}.constexpr")
+
+
+def tuned(kernel: ast.FunctionDef, ctx: Context) -> list[str]:
+    """How a kernel's launch options are chosen: "autotuned", "with heuristics"."""
+    callees = [item.func if isinstance(item, ast.Call) else item for item in kernel.decorator_list]
+    names = {ctx.resolve(callee) or "" for callee in callees}
+    said = {"triton.autotune": "autotuned", "triton.heuristics": "with heuristics"}
+    return [text for name, text in said.items() if name in names]
+
+
+def launches(module: ast.AST) -> Counter[str]:
+    """How often each name is launched in a module: `kernel[grid](...)`."""
+    return _launches(module)
+
+
+@lru_cache(maxsize=4)
+def _launches(module: ast.AST) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for item in ast.walk(module):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Subscript):
+            value = item.func.value
+            found[value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")] += 1
+    return found
 
 
 def imports(module: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:

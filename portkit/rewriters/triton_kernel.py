@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites, _triton
@@ -13,7 +13,9 @@ from portkit.rule import Context, Rule
 class TritonKernel(Rule):
     """A kernel is written for Triton.
 
-    What: functions under `@triton.jit`, and files that use `triton` without a kernel of their own.
+    What: functions under `@triton.jit`, each with what it uses of the language, what of that portkit's
+    compiler does not take, and where it is launched and tuned; files that use `triton` without a kernel of
+    their own.
     Why: Triton compiles for GPUs only, and is missing on most other machines.
     Instead: the same kernel through portkit's tile compiler: `import portkit.runtime.triton as triton`
     and `import portkit.runtime.tile.language as tl`; nothing else in the file changes. All kernels of a
@@ -38,8 +40,10 @@ class TritonKernel(Rule):
         edits = _triton.rewritten(module, ctx)
         others = _others(module, ctx)
         if lost:
-            instead = next(filter(None, map(_triton.advice, lost)), "Write it otherwise.")
-            yield self._manual(node, ctx, f"The tile compiler does not take {', '.join(lost)}. {instead}")
+            advice = " ".join(dict.fromkeys(filter(None, map(_triton.advice, lost)))) or "Write it otherwise."
+            yield self._manual(
+                node, ctx, f"The tile compiler does not take {', '.join(lost)}. {advice}", lost
+            )
         elif isinstance(edits, str):
             yield self._manual(node, ctx, f"It compiles, but its file can't be moved: {edits}.")
         elif others:
@@ -52,7 +56,7 @@ class TritonKernel(Rule):
             yield ctx.finding(
                 self,
                 node,
-                f"{node.name} is a Triton kernel",
+                _told(node, ctx, ()),
                 support=Support.AUTO,
                 remedy="Compile it with portkit's tile compiler: only the imports change.",
                 edits=edits,
@@ -97,15 +101,31 @@ class TritonKernel(Rule):
             qualified_name="triton",
         )
 
-    def _manual(self, node: ast.FunctionDef, ctx: Context, remedy: str) -> Finding:
+    def _manual(self, node: ast.FunctionDef, ctx: Context, remedy: str, lost: Sequence[str] = ()) -> Finding:
         return ctx.finding(
             self,
             node,
-            f"{node.name} is a Triton kernel",
+            _told(node, ctx, lost),
             support=Support.MANUAL,
             remedy=remedy,
             qualified_name="triton.jit",
         )
+
+
+def _told(kernel: ast.FunctionDef, ctx: Context, lost: Sequence[str]) -> str:
+    """What a kernel is: how it is launched, what of the language it uses, and what of that is not taken."""
+    *_, module = ctx.parents(kernel)
+    count = _triton.launches(module)[kernel.name]
+    parts = [f"{kernel.name} is a Triton kernel"]
+    if count:
+        parts.append(f"launched in {count} place{'s' if count > 1 else ''}")
+    parts += _triton.tuned(kernel, ctx)
+    used = _triton.features(kernel, ctx)
+    uses = f"; it uses {', '.join(used)}" if used else ""
+    refused = (
+        f"; not taken: {', '.join(item.removeprefix('triton.language.') for item in lost)}" if lost else ""
+    )
+    return ", ".join(parts) + uses + refused
 
 
 def _others(module: ast.AST, ctx: Context) -> list[str]:

@@ -97,12 +97,14 @@ class _Fold(Rewriter):
         scalars: list[ir.Value | None] = [None if constant(a) is not None else scalar_of(a) for a in args]
         if all(s is None for s in scalars):
             return None
-        if any(s is None and constant(a) is None for s, a in zip(scalars, args, strict=True)):
-            return None
-        operands = [
-            s if s is not None else emit(out, op, "const", [], a.type.with_shape(()), value=constant(a) or 0)
-            for s, a in zip(scalars, args, strict=True)
-        ]
+        operands: list[ir.Value] = []
+        for known, arg in zip(scalars, args, strict=True):
+            scalar, number = known, constant(arg)
+            if scalar is None:
+                if number is None:
+                    return None
+                scalar = emit(out, op, "const", [], arg.type.with_shape(()), value=number)
+            operands.append(scalar)
         value = emit(out, op, op.opcode, operands, op.result.type.with_shape(()), **op.attrs)
         return emit(out, op, "splat", [value], op.result.type)
 
