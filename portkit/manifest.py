@@ -43,6 +43,7 @@ class EditRecord:
     cell: int | None
     message: str
     needs: tuple[int, ...] = ()  # edits of the same file, by index, that it may not stand without
+    comment: bool = False  # whether it only says what a person has to do
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def edit_record(finding: Finding, needs: Sequence[int] = ()) -> EditRecord:
+def edit_record(finding: Finding, needs: Sequence[int] = (), *, comment: bool = False) -> EditRecord:
     """The record of a rewrite that was carried out; `needs` are indices of others of the same file."""
     at = finding.location
     return EditRecord(
@@ -175,6 +176,7 @@ def edit_record(finding: Finding, needs: Sequence[int] = ()) -> EditRecord:
         at.cell,
         finding.message,
         tuple(needs),
+        comment,
     )
 
 

@@ -11,7 +11,7 @@ from portkit.engine import Progress
 from portkit.finding import Finding, Phase, Unparsed
 from portkit.layers import Layer
 from portkit.links import NONE, Links
-from portkit.rounds import Decide, Options, Rewritten, open_findings, rewrite
+from portkit.rounds import Decide, Options, Rewritten, comments, open_findings, rewrite
 from portkit.rule import Rule
 from portkit.source import Kind, Unreadable, read
 from portkit.spread import spread
@@ -29,6 +29,7 @@ class FileChange:
     layers: tuple[Layer, ...] = ()  # how `after` came from `before`; patches name edits by index in `done`
     waits: tuple[tuple[int, ...], ...] = ()  # for each of `done`: those that it may not stand without
     stages: tuple[tuple[Phase, bytes], ...] = ()  # the file as each phase leaves it
+    notes: tuple[Finding, ...] = ()  # what got a comment; numbered behind `done` in the layers
 
 
 @dataclass
@@ -71,7 +72,9 @@ def plan(
     for name, findings in by_path.items():
         outcome = outcomes.get(name)
         if outcome is None:
-            if not any(options.takes(finding) for finding in findings):  # else a link to a file that is done
+            if not any(
+                _concerns(finding, options) for finding in findings
+            ):  # else a link to a file that is done
                 made.left += [(finding, "") for finding in open_findings(findings)]
             made.rest += findings
             continue
@@ -112,7 +115,7 @@ def _tasks(
     tasks: dict[str, _Task] = {}
     root = result.root
     for name, findings in sorted(by_path.items(), key=lambda item: (root / item[0]).is_symlink()):
-        if not any(options.takes(finding) for finding in findings):
+        if not any(_concerns(finding, options) for finding in findings):
             continue
         path = name
         if (root / name).is_symlink():
@@ -122,6 +125,11 @@ def _tasks(
                 continue
         tasks.setdefault(path, _Task(name, path, tuple(findings), result.links.get(name, NONE)))
     return list(tasks.values())
+
+
+def _concerns(finding: Finding, options: Options) -> bool:
+    """Whether something is to be done about a finding: rewritten, or commented on."""
+    return options.takes(finding) or (options.annotate and options.leaves(finding))
 
 
 @dataclass(frozen=True)
@@ -140,8 +148,9 @@ class _Work:
             done = rewrite(
                 source, self.options, task.findings, rules=self.rules, decide=self.decide, links=task.links
             )
-            after = source.encode(done.text)
-            stages = tuple((phase, source.encode(text)) for phase, text in done.stages)
+            noted = comments(source, self.options, done, self.rules)
+            after = source.encode(noted.text)
+            stages = tuple((phase, source.encode(text)) for phase, text in done.stages[:-1])
         except Unreadable as error:
             return _Outcome(unparsed=Unparsed(task.path, error.reason, error.line))
         except UnicodeEncodeError as error:
@@ -150,7 +159,15 @@ class _Work:
         if after == source.data:
             return _Outcome(left=done.left)
         change = FileChange(
-            task.path, source.kind, source.data, after, done.done, done.layers, done.waits, stages
+            path=task.path,
+            kind=source.kind,
+            before=source.data,
+            after=after,
+            done=done.done,
+            layers=(*done.layers, *noted.layers),
+            waits=done.waits,
+            stages=(*stages, (self.options.phase, after)),
+            notes=noted.done,
         )
         return _Outcome(change, done.left, rest=done.rest)
 

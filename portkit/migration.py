@@ -16,6 +16,7 @@ from portkit.errors import UsageError
 from portkit.finding import Phase, Unparsed
 from portkit.interview import Interview
 from portkit.migrate import Options, Plan, plan, rewrite
+from portkit.rounds import comments
 from portkit.source import Kind, Unreadable, load
 
 
@@ -29,6 +30,7 @@ class Request:
     output: str = ""
     patch: str = ""
     interactive: bool = False
+    annotate: bool = False
     unsafe: bool = False
     operators: str = ""
     select: Sequence[str] = field(default_factory=list)
@@ -141,7 +143,7 @@ def _options(request: Request) -> Options:
     chosen = _config(request)
     if request.operators:
         chosen = replace(chosen, operators=request.operators)
-    return Options(Phase(request.phase), _without_copy(chosen, request), request.unsafe)
+    return Options(Phase(request.phase), _without_copy(chosen, request), request.unsafe, request.annotate)
 
 
 def _without_copy(config: Config, request: Request) -> Config:
@@ -228,7 +230,7 @@ def _run_stdin(request: Request, options: Options) -> int:
     except Unreadable as error:
         raise UsageError(f"This {error.reason}.", place="<stdin>", remedy="Give Python text.") from None
     rewritten = rewrite(source, options)
-    after = source.encode(rewritten.text)
+    after = source.encode(comments(source, options, rewritten).text)
     if request.mode == "write":
         _emit([after])
     elif request.mode == "diff" and after != data:

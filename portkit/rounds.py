@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from portkit import engine, ruleset
+from portkit.annotate import Annotated, annotate
 from portkit.apply import Applied, Step
 from portkit.applying.units import apply_source
 from portkit.cells import Unit, split_notebook
@@ -27,11 +28,19 @@ class Options:
     phase: Phase
     config: Config = field(default_factory=Config)  # rules, operators
     unsafe: bool = False  # also what changes behaviour somewhere
+    annotate: bool = False  # put the remedy as a comment where a person has to act
 
     def takes(self, finding: Finding) -> bool:
         """Whether a finding's rewrite is to be carried out."""
         supports = (Support.AUTO, Support.REVIEW) if self.unsafe else (Support.AUTO,)
         return bool(finding.edits) and finding.support in supports and self.phase.includes(finding.phase)
+
+    def leaves(self, finding: Finding) -> bool:
+        """Whether a finding, as it is, is for a person to do in this phase."""
+        return self.phase.includes(finding.phase) and (
+            finding.support in (Support.MANUAL, Support.UNKNOWN)
+            or (finding.support is Support.REVIEW and not self.unsafe)
+        )
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,28 @@ class Rewritten:
     layers: tuple[Layer, ...] = ()
     waits: tuple[tuple[int, ...], ...] = ()  # for each of `done`: indices of those that it needs
     stages: tuple[tuple[Phase, str], ...] = ()  # the text as each phase leaves it
+
+
+def comments(
+    source: Source, options: Options, done: Rewritten, rules: Sequence[type[Rule]] | None = None
+) -> Annotated:
+    """The rewritten file with comments at what is left to a person, if they are asked for."""
+    if not options.annotate:
+        return Annotated(done.text)
+    new = _with_text(source, done.text)
+    chosen = rules if rules is not None else options.config.rules(ruleset.all_rules())
+    left = [
+        item
+        for item, reason in done.left
+        if item.rule not in ruleset.ENGINE_RULES
+        and (options.leaves(item) or (reason and options.takes(item)))
+    ]
+    return annotate(
+        new,
+        left,
+        lambda text: engine.check_text(text, source.path, source.kind, options.config, chosen),
+        len(done.done),
+    )
 
 
 class Decide(Protocol):

@@ -40,6 +40,10 @@ def lines(plan: Plan, mode: str, where: Where, *, verbose: bool = False) -> Iter
     for rule, count in sorted(Counter(finding.rule for finding in done).items()):
         example = next(finding for finding in done if finding.rule == rule)
         yield f"  {count:4d}  {rule}  {example.message}"
+    notes = sum(len(change.notes) for change in plan.changes)
+    if notes:
+        verb = "written" if mode == "write" else "would be written"
+        yield f"{_count(notes, 'comment')} {verb} at places that are for a person."
     for kind, title in _LEFT:
         found = [(finding, reason) for finding, reason in plan.left if _kind(plan, finding, reason) == kind]
         if found:

@@ -105,8 +105,9 @@ def _file_record(record: Manifest, change: FileChange, root: Path) -> FileRecord
     before = record.keep(change.before) if change.before is not None else None
     mode = stat.S_IMODE((root / change.path).stat().st_mode) if change.before is not None else None
     waits = change.waits or ((),) * len(change.done)
-    edits = tuple(
-        manifest.edit_record(finding, needs) for finding, needs in zip(change.done, waits, strict=True)
+    edits = (
+        *(manifest.edit_record(item, needs) for item, needs in zip(change.done, waits, strict=True)),
+        *(manifest.edit_record(item, comment=True) for item in change.notes),
     )
     after = manifest.sha256(change.after)
     return FileRecord(change.path, change.kind.value, before, after, mode, edits, _layers(change))

@@ -17,6 +17,9 @@ def command(
     ),
     output: str = typer.Option("", "--output", metavar="DIR", help="Write a migrated copy to DIR."),
     unsafe: bool = typer.Option(False, "--unsafe", help="Also rewrites that change behaviour somewhere."),
+    annotate: bool = typer.Option(
+        False, "--annotate", help="Put the remedy as a comment where a person has to act."
+    ),
     operators: str = typer.Option("", "--operators", help="cuda-bound, compute or all (setting: operators)."),
     select: list[str] = typer.Option([], "--select", metavar="ID", help="Only these rules (PK101, or PK1)."),
     ignore: list[str] = typer.Option([], "--ignore", metavar="ID", help="Not these rules."),
@@ -48,6 +51,7 @@ def command(
             patch=patch,
             interactive=interactive,
             unsafe=unsafe,
+            annotate=annotate,
             operators=operators,
             select=select,
             ignore=ignore,
