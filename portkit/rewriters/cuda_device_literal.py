@@ -13,6 +13,8 @@ from portkit.rewriters._sinks import Goal
 from portkit.rule import Context, Rule
 
 _OPTION = re.compile(r"(?:--?[\w-]*device[ =]|\bdevice=)['\"]?cuda\b")
+# `rank:0/cuda:0` of torch.distributed's sharded tensors, `cuda fp16` of loaders of models
+_PLACEMENT = re.compile(r"(?:rank:\S+/cuda(?::\S+)?|cuda(?::\d+)? (?:fp|bf|i|int|float|bfloat)\d+\S*.*)\Z")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _EARLY = (
     "The device is chosen when the module is imported, and this file sets CUDA_VISIBLE_DEVICES: "
@@ -99,7 +101,15 @@ class CudaDeviceLiteral(Rule):
         yield from self._command(node, node.value, ctx)
 
     def _command(self, node: ast.expr, text: str, ctx: Context) -> Iterator[Finding]:
-        """A command that passes the device to another program: `python train.py --device cuda`."""
+        """A command with a device in it (`train.py --device cuda`), or a placement (`rank:0/cuda:0`)."""
+        if _PLACEMENT.match(text) and not _texts.is_shown(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                "A placement or strategy names a CUDA device",
+                support=Support.MANUAL if text.startswith("rank:") else Support.UNKNOWN,
+                remedy="Put pk.device_type() in the place of cuda, if it is read as a device.",
+            )
         if _OPTION.search(text) and _texts.is_command(node, ctx):
             yield ctx.finding(
                 self,
