@@ -77,9 +77,11 @@ class _Collector:
     def __init__(self, tree: Tree, names: Names, code: Code, cell: bool) -> None:
         self.tree, self.names, self.code, self.cell = tree, names, code, cell
         self.qualified: dict[ast.AST, str] = {tree.module: ""}
+        self.callables: set[str] = set()  # names that may mean functions or classes of the project
 
     def run(self) -> None:
         self._definitions()
+        self._callables()
         self._main()
         self._imports()
         self._references()
@@ -105,6 +107,13 @@ class _Collector:
                 self.code.classes[name] = [key for key in keys if key is not None]
             else:
                 self.code.functions[name] = node.lineno
+
+    def _callables(self) -> None:
+        for scope in self.tree.every_scope():
+            for name, bindings in scope.bindings.items():
+                how = bindings[0].how
+                if how is Bound.DEFINITION or (how is Bound.IMPORT and _is_own(bindings[0].target)):
+                    self.callables.add(name)
 
     def _holder(self, node: ast.AST) -> str:
         scope: Scope | None = self.tree.scopes[node]
@@ -192,19 +201,25 @@ class _Collector:
         return use in getattr(parent, "decorator_list", ())
 
     def _call(self, node: ast.Call) -> None:
-        key = self._meant(node.func)
+        function = node.func
+        key = self._meant(function)
         if key is not None:
             self._use(node, key)
-        elif (instance := self._instance(node.func)) is not None:
+        elif self.names.resolve(function) is not None:
+            pass  # of a library
+        elif (instance := self._instance(function)) is not None:
             self._use(node, f"{instance}()")
-        elif isinstance(node.func, ast.Attribute):
-            self._method(node, node.func)
-        if (isinstance(node.func, ast.Name) and node.func.id in _ASKED) or not self._caller(node):
-            return  # what is only passed on at import time is not run then
+        elif isinstance(function, ast.Attribute):
+            self._method(node, function)
+        if not (isinstance(function, ast.Name) and function.id in _ASKED):
+            self._arguments(node)
+
+    def _arguments(self, node: ast.Call) -> None:
+        """What is passed on; at import time that does not run it."""
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-            if isinstance(argument, (ast.Name, ast.Attribute)):
+            if isinstance(argument, (ast.Name, ast.Attribute)) and _root(argument) in self.callables:
                 key = self._meant(argument)
-                if key is not None:
+                if key is not None and self._caller(node):
                     self._use(argument, key)
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> None:
@@ -284,6 +299,12 @@ def may_fail(tree: Tree, node: ast.AST) -> bool:
 
 def _names_type_checking(test: ast.expr) -> bool:
     return (test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")) == "TYPE_CHECKING"
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_own(name: str) -> bool:
