@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit import coverage, packages, reach, ruleset
+from portkit import callers, coverage, packages, reach, ruleset
 from portkit.callgraph import Code
 from portkit.cells import Unit
 from portkit.check import CODE, Rules, check_source
@@ -82,7 +82,7 @@ class ScanResult:
     def affects(self) -> reach.Affects:
         """The functions that unsupported findings affect."""
         stopping = {rule.id for rule in self.rules if rule.stops_import}
-        return reach.affects(self.findings, self.codes, stopping)
+        return callers.affects(self.findings, self.codes, self.python, self.root, stopping)
 
 
 def scan(

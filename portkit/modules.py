@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from posixpath import dirname, normpath
 
@@ -16,10 +16,11 @@ _ROOTS = ("", "src", "lib", "python")
 class Modules:
     """The files of a project as modules; answers are kept."""
 
-    def __init__(self, codes: Mapping[str, Code]) -> None:
+    def __init__(self, codes: Mapping[str, Code], paths: Collection[str] = ()) -> None:
+        """`paths` are files beyond those of `codes`."""
         self.codes = codes
         self._files: dict[str, str] = {}
-        for path in sorted(codes):
+        for path in sorted({*codes, *paths}):
             stem, _, suffix = path.rpartition(".")
             if suffix in ("py", "pyw"):
                 self._files.setdefault(stem, path)
@@ -125,6 +126,10 @@ class Modules:
         place = "" if place == "." else place
         start = f"{place}/" if place else ""
         return self._files.get(f"{start}__init__") or (self._files.get(place) if name else None)
+
+    def imported(self, path: str, name: str) -> Iterator[str]:
+        """The files that an import runs."""
+        return (file for file, _ in self._run_by_import(path, name))
 
     def _run_by_import(self, path: str, name: str) -> Iterator[Node]:
         """The modules that an import runs: the one that is named, and the packages around it."""

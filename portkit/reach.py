@@ -105,8 +105,8 @@ def _affected(node: Node, reasons: list[tuple[int, str]], codes: Mapping[str, Co
     code = codes[path]
     line = code.functions.get(function) or (code.main[0][0] if function == MAIN and code.main else 1)
     reasons.sort()
-    near = tuple(name for _, name in reasons[:_REASONS])
-    return Affected(path, function, line, reasons[0][0], near, len(reasons))
+    ids = tuple(dict.fromkeys(name for _, name in reasons))  # a finding may have several places
+    return Affected(path, function, line, reasons[0][0], ids[:_REASONS], len(ids))
 
 
 def _callers(modules: Modules) -> dict[Node, set[Node]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portkit import engine, packages, requirements
+from portkit import engine, packages, reports, requirements
 from portkit.packages import Package
 from portkit.source import load
 
@@ -205,3 +205,20 @@ def test_one_name_for_all_the_names_of_a_library(tmp_path: Path) -> None:
         "spconv-cu113": [],
         "nvidia-cublas-cu12": [],
     }
+
+
+def test_reports_name_what_needs_cuda(tmp_path: Path) -> None:
+    table(tmp_path, FILES)
+    result = engine.scan([tmp_path])
+    terminal = reports.render("terminal", result, width=200)
+    assert (
+        "4 need CUDA: flash-attn 2.5.8, numba.cuda, nvidia-ml-py (not imported), torch 2.1+cu118" in terminal
+    )
+    verbose = reports.render("terminal", result, verbose=True, width=200)
+    assert "Packages of others" in verbose
+    markdown = reports.render("markdown", result)
+    assert "| <code>flash-attn</code> | 2.5.8 | 2 | 1 |" in markdown
+    data = json.loads(reports.render("json", result))
+    (flash,) = [item for item in data["dependencies"] if item["package"] == "flash-attn"]
+    assert flash["required"] == [{"path": "requirements.txt", "cell": None, "line": 1, "spec": "==2.5.8"}]
+    assert (flash["import_files"], flash["import_count"], flash["import_guarded"]) == (2, 2, 1)

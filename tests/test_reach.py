@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portkit import engine
+from portkit import engine, reports
 from portkit.engine import ScanResult
 
 BAD = "torch.cuda.memory_snapshot()"  # has no counterpart: a person must act
@@ -208,3 +208,43 @@ def test_each_function_that_holds_a_place_of_a_grouped_finding_is_affected(tmp_p
     found = next(item for item in result.findings if "amp.initialize" in item.message)
     assert found.occurrences == 2
     assert result.affects.reach[found.id].count == 2
+    assert all(
+        len(set(item.findings)) == item.total == len(item.findings) for item in result.affects.functions
+    )
+
+
+def test_files_that_the_scan_had_no_reason_to_look_at(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "from .inner import (\n    low as renamed,\n    fine,\n)\n",
+        "pkg/inner.py": f"import torch\ndef low():\n    {BAD}\ndef fine():\n    pass\n",
+        "cli.py": "import pkg\ndef main():\n    pkg.renamed()\ndef calm():\n    pkg.fine()\n",
+        "again.py": "from cli import main\nif __name__ == '__main__':\n    main()\n",
+        "torchy.py": "import torch\nfrom pkg import renamed\ndef f():\n    renamed()\n",
+        "bad.py": "from pkg import renamed\nprint renamed()\n",
+        "stub.pyi": "from pkg import renamed\ndef f():\n    renamed()\n",
+        "other.py": "import json\ndef renamed():\n    pass\ndef f():\n    renamed()\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    result = engine.scan([tmp_path])
+    assert "cli.py" not in result.codes  # nothing in it has to do with torch
+    assert names(result) == {"pkg/inner:low", "cli:main", "again:__main__", "torchy:f"}
+
+
+def test_reports_say_what_blocks_most_functions_first(tmp_path: Path) -> None:
+    code = f"def low():\n    {BAD}\ndef top():\n    low()\ndef other():\n    top()\n"
+    other = "torch.cuda.nvtx.range_start('a')\ntorch.cuda.nvtx.range_end(1)\n"  # at import: no function
+    result = scan(tmp_path, a=code, b=other)
+    terminal = reports.render("terminal", result, width=200)
+    rows = [line.split()[:3] for line in terminal.splitlines() if line.lstrip()[:1].isdigit()]
+    assert rows.index(["1", "3", "PK303"]) < rows.index(["2", "·", "PK314"])
+    markdown = reports.render("markdown", result)
+    assert markdown.index("| 1 | 3 | <code>PK303</code>") < markdown.index("| 2 | · | <code>PK314</code>")
+    data = json.loads(reports.render("json", result))
+    affects = {item["rule"]: item["affects"] for item in data["findings"]}
+    assert affects["PK303"] == {
+        "functions": 3,
+        "entry_points": [{"path": "a.py", "function": "other"}],
+    }
+    assert [item["function"] for item in data["affected"]] == ["low", "other", "top", ""]

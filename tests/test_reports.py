@@ -307,7 +307,7 @@ def test_markdown_mentions_nobody() -> None:
 def test_markdown_names_what_blocks_and_the_next_command() -> None:
     text = reports.render("markdown", result(finding(), finding(support=Support.AUTO)))
     assert "**What blocks**" in text
-    assert "| 1 | <code>PK901</code> | A name of torch.cuda is used. |" in text
+    assert "| 1 | · | <code>PK901</code> | A name of torch.cuda is used. |" in text
     assert text.splitlines()[-1] == "Next: <code>portkit migrate . --phase module</code>"
     assert "What blocks" not in reports.render("markdown", result(finding(support=Support.AUTO)))
 

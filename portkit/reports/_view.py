@@ -185,7 +185,7 @@ def affected_rows(
                 "message": finding.message,
                 "findings": 0,
                 "functions": found.count,
-                "entries": ", ".join(_node(*entry) for entry in found.entries),
+                "entries": [_node(*entry) for entry in found.entries],
             },
         )
         row["findings"] += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from portkit import coverage, rulebook
@@ -19,7 +18,7 @@ _SPACES = {ord(char): " " for char in "\r\n\t\v\f\x85\u2028\u2029"}
 
 def render(result: ScanResult, *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
     """GitHub-flavoured Markdown; `verbose` lifts the limit of length, `colour` and `width` change nothing."""
-    lines = [*_summary(result), *_blocking(result)]
+    lines = [*_summary(result), *_blocking(result), *_packages(result), *_operators(result)]
     room = _LIMIT - sum(len(line) + 1 for line in lines)
     lines += _details(result, None if verbose else room)
     lines += ["", f"Next: {_next_step(result)}"]
@@ -57,14 +56,53 @@ def _blocking(result: ScanResult) -> Iterator[str]:
     left = [item for item in _dependencies(result) if item.support in _BLOCKING or item.lossy]
     if not left:
         return
-    yield from ("", "**What blocks**", "", "| findings | rule | what |", "|---:|---|---|")
+    yield from ("", "**What blocks**", "", "| findings | functions | rule | what |", "|---:|---:|---|---|")
     summaries = {rule.id: rulebook.summary(rule) for rule in result.rules}
-    rows = sorted(Counter(item.rule for item in left).items(), key=lambda item: (-item[1], item[0]))
-    for rule, count in rows[:_TOP]:
-        yield f"| {count} | {code(rule)} | {prose(summaries.get(rule, ''))} |"
+    groups: dict[str, list[Finding]] = {}
+    for item in left:
+        groups.setdefault(item.rule, []).append(item)
+    rows = [(rule, len(items), result.affects.count(items)) for rule, items in groups.items()]
+    rows.sort(key=lambda row: (-row[2], -row[1], row[0]))
+    for rule, count, functions in rows[:_TOP]:
+        yield f"| {count} | {functions or '·'} | {code(rule)} | {prose(summaries.get(rule, ''))} |"
     if len(rows) > _TOP:
-        rest = sum(count for _, count in rows[_TOP:])
-        yield f"| {rest} | | of {_count(len(rows) - _TOP, 'other rule')} |"
+        rest = sum(count for _, count, _ in rows[_TOP:])
+        yield f"| {rest} | | | of {_count(len(rows) - _TOP, 'other rule')} |"
+    yield ""
+    yield "Functions: those that cannot do without, directly or through what they call."
+
+
+def _packages(result: ScanResult) -> list[str]:
+    """The packages that keep the project on CUDA."""
+    rows = [item for item in result.packages if item.blocks]
+    if not rows:
+        return []
+    lines = ["", "**Packages that need CUDA**", "", "| package | version | imports | guarded | instead |"]
+    lines.append("|---|---|---:|---:|---|")
+    for item in rows[:_TOP]:
+        version = ", ".join(item.versions) or "any"
+        lines.append(
+            f"| {code(item.name)} | {text(version)} | {item.count} | {item.guarded} | {prose(item.instead)} |"
+        )
+    if len(rows) > _TOP:
+        lines.append(f"| and {len(rows) - _TOP} more | | | | |")
+    return lines
+
+
+def _operators(result: ScanResult) -> list[str]:
+    """The coverage of operators, with what it leaves out."""
+    counted = result.operators
+    if not counted.used:
+        return []
+    portable = sum(item.portable for item in counted.used)
+    share = counted.share("portable", calls=True)
+    return [
+        "",
+        f"**Tensor operators**: {len(counted.used)} used {_count(counted.calls, 'time')}; {portable} "
+        f"({share:.0f} % of the uses) have a portkit kernel, forward and backward; the others run through "
+        f"torch on any device. Not among these: {_count(counted.unknown, 'call')} that may be of tensors, "
+        f"{_count(counted.passed, 'place')} that only pass an operator on.",
+    ]
 
 
 def _details(result: ScanResult, room: int | None) -> Iterator[str]:

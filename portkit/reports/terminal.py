@@ -217,7 +217,7 @@ def _packages_line(found: Sequence[Package]) -> str:
     shown = ", ".join(_package(item) for item in blocking[:_TOP])
     more = f", and {len(blocking) - _TOP} more" if len(blocking) > _TOP else ""
     unknown = sum(item.cuda == packages.UNKNOWN for item in found)
-    beside = f" ({unknown} are not in portkit's tables)" if unknown else ""
+    beside = f" ({_count(unknown, 'package')} of unknown kind)" if unknown else ""
     if not blocking:
         return f"Packages: {len(found)} required or imported, none is known to need CUDA{beside}"
     need = "needs CUDA" if len(blocking) == 1 else "need CUDA"
