@@ -32,6 +32,7 @@ class Entry:
     path: str  # from the root of the project, with forward slashes
     rule: str
     id: str
+    places: int = 1  # that the finding stands for
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,20 @@ def counts(item: Finding) -> bool:
 
 def write(file: Path, findings: Iterable[Finding]) -> int:
     """Write the baseline that tolerates `findings`; returns how many entries it has.  Raises UsageError."""
-    entries = sorted({Entry(item.location.path, item.rule, item.id) for item in findings if counts(item)})
-    rows = [_HEAD, *({"path": item.path, "rule": item.rule, "id": item.id} for item in entries)]
+    entries = sorted({_of(item) for item in findings if counts(item)})
+    rows = [_HEAD, *(_row(item) for item in entries)]
     text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
     write_atomically(file, text.encode("utf-8", "backslashreplace"))
     return len(entries)
+
+
+def _of(item: Finding) -> Entry:
+    return Entry(item.location.path, item.rule, item.id, item.occurrences)
+
+
+def _row(item: Entry) -> dict[str, Any]:
+    places = {"places": item.places} if item.places > 1 else {}
+    return {"path": item.path, "rule": item.rule, "id": item.id} | places
 
 
 def read(file: Path) -> list[Entry]:
@@ -83,11 +93,12 @@ _ANEW = "Write it anew with `portkit scan --write-baseline FILE`."
 
 def _entry(file: Path, number: int, line: str) -> Entry:
     row = _parsed(file, number, line)
-    if not isinstance(row, dict) or set(row) != _KEYS or not all(isinstance(v, str) for v in row.values()):
-        raise UsageError(
-            "An entry has exactly the texts path, rule and id.", place=f"{file}:{number}", remedy=_ANEW
-        )
-    return Entry(**row)
+    places = row.pop("places", 1) if isinstance(row, dict) else 0
+    texts = isinstance(row, dict) and set(row) == _KEYS and all(isinstance(v, str) for v in row.values())
+    if not texts or not isinstance(places, int) or places < 1:
+        what = "An entry has exactly the texts path, rule and id, and perhaps a number of places."
+        raise UsageError(what, place=f"{file}:{number}", remedy=_ANEW)
+    return Entry(**row, places=places)
 
 
 def _parsed(file: Path, number: int, line: str) -> Any:
@@ -106,8 +117,11 @@ def compare(result: ScanResult, file: Path) -> Compared:
     Entries of files, folders and rules that this scan did not look at, or could not parse, are not gone.
     """
     entries = read(file)
-    ids = {entry.id for entry in entries}
-    found = {item.id for item in result.findings if counts(item)}
+    ids: dict[str, int] = {}
+    for entry in entries:
+        ids[entry.id] = max(entry.places, ids.get(entry.id, 0))
+    found = {item.id: item.occurrences for item in result.findings if counts(item)}
+    known = frozenset(name for name, places in found.items() if places <= ids.get(name, 0))
     rules = {rule.id for rule in result.rules}
     unparsed = {item.path for item in result.unparsed}
     scanned = _scanned(result)
@@ -119,7 +133,7 @@ def compare(result: ScanResult, file: Path) -> Compared:
         and entry.path not in unparsed
         and _is_below(entry.path, scanned)
     }
-    return Compared(file, len(ids), frozenset(found & ids), frozenset(found - ids), tuple(sorted(gone)))
+    return Compared(file, len(ids), known, frozenset(found) - known, tuple(sorted(gone)))
 
 
 def _scanned(result: ScanResult) -> list[str]:

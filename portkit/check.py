@@ -265,7 +265,8 @@ def finish(findings: Sequence[Finding]) -> list[Finding]:
     result = []
     for finding in sorted(findings, key=_order):
         scope = "" if finding.group else finding.scope  # that of the first of many places says nothing
-        key = (finding.location.path, finding.rule, scope, finding.key or finding.snippet)
+        what = finding.group or finding.key or finding.snippet  # the first place of a group may go
+        key = (finding.location.path, finding.rule, scope, what)
         text = "\0".join((*key, str(equals[key])))
         equals[key] += 1
         result.append(replace(finding, id=hashlib.blake2b(text.encode(), digest_size=6).hexdigest()))

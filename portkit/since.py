@@ -105,7 +105,7 @@ class _Old:
     def has(self, item: Finding) -> bool:
         """Whether the base has this finding."""
         path = item.location.path
-        return self.is_same(path) or item.id in self._ids.get(path, frozenset())
+        return self.is_same(path) or item.occurrences <= self._ids.get(path, {}).get(item.id, 0)
 
     def is_same(self, path: str) -> bool:
         """Whether the change leaves a file as it was."""
@@ -127,8 +127,8 @@ class _Old:
                 return state, real.relative_to(top).as_posix()
         return None, path
 
-    def _scan(self, rules: Rules, config: Config) -> dict[str, frozenset[str]]:
-        """The ids of the findings in the base version of every file that changed."""
+    def _scan(self, rules: Rules, config: Config) -> dict[str, dict[str, int]]:
+        """The ids of the findings in the base version of every file that changed, with their places."""
         wanted = []
         for path, (state, name) in self._places.items():
             entry = state.before(name) if state is not None and name in state.changed else None
@@ -141,7 +141,7 @@ class _Old:
         for path, _, sha in wanted:
             if sha in contents:
                 findings = _findings(contents[sha], path, rules, config, self._links.get(path, NONE))
-                found[path] = frozenset(item.id for item in findings)
+                found[path] = {item.id: item.occurrences for item in findings}
         return found
 
 

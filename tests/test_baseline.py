@@ -142,6 +142,7 @@ HEAD = '{"portkit_baseline": 1}\n'
         (HEAD + '{"id": "x"}\n', "base.jsonl:2: An entry has exactly"),
         (HEAD + "[]\n", "base.jsonl:2: An entry has exactly"),
         (HEAD + '{"path": 1, "rule": "a", "id": "b"}\n', "base.jsonl:2: An entry has exactly"),
+        (HEAD + '{"path": "a", "rule": "a", "id": "b", "places": 0}\n', "base.jsonl:2: An entry has"),
         (HEAD + "\nnot json\n", "base.jsonl:3: This line is not JSON."),
         (HEAD + "<<<<<<< HEAD\n", "base.jsonl:2: A merge conflict is left here."),
         (b"\xff", "base.jsonl: The baseline is not UTF-8."),
@@ -182,3 +183,20 @@ def test_other_formats_say_what_is_new(project: Path, scan: Any, capsys: pytest.
     assert "**new**" in next(line for line in details if "<code>" in line), "new ones come first"
     assert [row["line"] for row in csv.DictReader(io.StringIO(said["csv"])) if row["new"] == "true"] == ["10"]
     assert "New since the baseline\n  a.py:10:5: PK303" in said["terminal"]
+
+
+def test_one_more_place_of_a_group_is_new(project: Path, scan: Any) -> None:
+    """Findings that are told once a file count with their places."""
+    line = "export CUDA_HOME=/opt/cuda-{}\n"
+    (project / "run.sh").write_text("".join(line.format(number) for number in range(3)))
+
+    def new() -> list[str]:
+        return [item["path"] for item in scan(".", "--baseline", "base.jsonl")["findings"] if item["new"]]
+
+    scan(".", "--write-baseline", "base.jsonl")
+    assert '"places": 3}' in Path("base.jsonl").read_text()
+    assert new() == []
+    (project / "run.sh").write_text("".join(line.format(number) for number in range(1, 3)))
+    assert new() == [], "the first of them went: the others are no news"
+    (project / "run.sh").write_text("".join(line.format(number) for number in range(4)))
+    assert set(new()) == {"run.sh"}

@@ -111,6 +111,18 @@ def test_one_more_of_the_same(repo: Path, added: Added) -> None:
     assert added(repo) == ["b.py:6"]
 
 
+def test_one_more_place_of_a_group(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def added(*lines: str) -> int:
+        (repo / "run.sh").write_text("".join(f"export CUDA_HOME=/opt/{line}\n" for line in lines))
+        assert run(["scan", str(repo), "--format", "json", "--diff-base", "HEAD"]) == 0
+        return len(json.loads(capsys.readouterr().out)["findings"])
+
+    assert added("a", "b") == 1
+    commit(repo)
+    assert added("a", "b") == added("b") == 0
+    assert added("c", "a", "b") == 1
+
+
 def test_a_removed_finding_is_no_addition(repo: Path, added: Added) -> None:
     (repo / "b.py").write_text("import torch\n")
     assert added(repo) == []
