@@ -16,6 +16,7 @@ import pytest
 
 from portkit import engine, ruleset
 from portkit.apply import apply
+from portkit.rule import Rule
 
 torch = pytest.importorskip("torch")
 
@@ -24,9 +25,15 @@ PROGRAMS = sorted(FOLDER.glob("PK*/run.py"))
 REWRITERS = [rule.id for rule in ruleset.all_rules() if rule.__module__.startswith("portkit.rewriters.")]
 
 
-def _migrated(text: str) -> str:
+def _rules(folder: Path) -> list[type[Rule]]:
+    """All rules, with the tables of a project's own that a fixture brings."""
+    tables = tuple(sorted((folder / "data").glob("apis.toml")))
+    return [rule.configured(tables) for rule in ruleset.all_rules()]
+
+
+def _migrated(text: str, rules: list[type[Rule]]) -> str:
     for _ in range(12):
-        done = apply(text, engine.check_text(text), python=True)
+        done = apply(text, engine.check_text(text, rules=rules), python=True)
         assert not done.refused
         if done.text == text:
             return text
@@ -88,8 +95,9 @@ def test_each_rewriter_has_a_program(rule_id: str) -> None:
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.parent.name)
 def test_program_computes_the_same_without_cuda(path: Path, tmp_path: Path) -> None:
     before = path.read_text(encoding="utf-8")
-    after = _migrated(before)
-    assert path.parent.name in {item.rule for item in engine.check_text(before)}
+    rules = _rules(path.parent)
+    after = _migrated(before, rules)
+    assert path.parent.name in {item.rule for item in engine.check_text(before, rules=rules)}
     assert after != before
     result = _run(after, tmp_path / "after.py")
     if "\ndef expected()" in before:
