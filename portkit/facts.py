@@ -83,7 +83,10 @@ def _package(item: ast.ImportFrom) -> str:
 
 def _export(name: str, bindings: list[Binding], names: Names) -> Export:
     if len(bindings) == 1 and bindings[0].how is Bound.DEFINITION:
-        return Export(Kind.FUNCTION, parameters=_parameters(bindings[0].node, names.tree))
+        node = bindings[0].node
+        return Export(
+            Kind.FUNCTION, line=getattr(node, "lineno", 0), parameters=_parameters(node, names.tree)
+        )
     at_end = ast.Name(name, ast.Load())
     names.tree.scopes[at_end] = names.tree.top
     at_end.lineno = sys.maxsize

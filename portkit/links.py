@@ -26,6 +26,7 @@ class Links:
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of functions and classes of other modules
     stars: tuple[str, ...] = ()  # star-imported modules of which all names are known
     sinks: tuple[str, ...] = ()  # names of this module that another one uses as a device
+    hidden: tuple[str, ...] = ()  # names of this module that a star import below them binds anew
     settings: tuple[str, ...] = ()  # options and fields of this file that another one uses as a device
     needed: tuple[str, ...] = ()  # names that this module imports and another one takes from it
 

@@ -181,6 +181,9 @@ class Names:
     def deciding(self, node: ast.Name) -> Binding | None:
         """The import or assignment that a name gets its meaning from, or None if that is not known."""
         bindings = self._running(self.tree.bindings(node.id, node))
+        hidden = self.lookup.links.hidden if self.lookup is not None else ()
+        if node.id in hidden and self.tree.scope_of(node.id, node) is self.tree.top:
+            self._several.add(node)
         imports = [item for item in bindings if item.how is Bound.IMPORT]
         others = [item for item in bindings if item.how is not Bound.IMPORT]
         real = [item for item in others if item.value is None or not _is_placeholder(item.value)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from portkit import tables
@@ -100,9 +100,17 @@ class Project:
             tuple(sorted(parameters.items())),
             stars if used or (stars and self._guessed(facts)) else (),
             tuple(sorted(self._sinks.get(path, ()))),
+            tuple(sorted(self._hidden(path, facts))),
             tuple(name for name in facts.offers if self._takers.get(name, {path}) != {path}),
             tuple(sorted(self._needed.get(path, ()))),
         )
+
+    def _hidden(self, path: str, facts: Facts) -> Iterator[str]:
+        """Names that a star import below their import binds anew."""
+        for name, export in facts.exports if facts.stars else ():
+            known = export.kind in (Kind.IMPORT, Kind.ALIAS)
+            if known and self._rebound(path, facts, name, export.line):
+                yield name
 
     def _need(self, path: str, name: str, depth: int = 0) -> None:
         """Note which import of which module a file relies on where it takes `name` from another module."""
@@ -184,6 +192,8 @@ class Project:
             if inner is not None:
                 return self._member(inner, more, steps, assigned, several, seen) if more else None
             return self._through_star(module, facts, rest, steps, assigned, several, seen)
+        if self._rebound(module, facts, first, export.line):
+            return unknown
         several = several or export.several
         if export.kind not in (Kind.IMPORT, Kind.ALIAS):
             return _End(export, more, steps, assigned, several, place)
@@ -192,6 +202,23 @@ class Project:
         step = Alias(first, export.via, export.line, module)
         assigned = assigned or export.kind is Kind.ALIAS
         return self._onward(module, export.target, more, (*steps, step), assigned, several, seen) or unknown
+
+    def _rebound(self, module: str, facts: Facts, name: str, line: int) -> bool:
+        """Whether a star import below `line` binds a name anew."""
+        return any(below > line and self._brings(module, star, name) for star, below in facts.stars)
+
+    def _brings(self, module: str, star: str, name: str, depth: int = 0) -> bool:
+        """Whether a star import of a module of the program is known to bind a name."""
+        other = self._module(module, star) if may_be_own(star) and depth < _DEPTH else None
+        theirs = self._of(other, "__all__") if other is not None else None
+        if theirs is None or other is None:
+            return False
+        if theirs.public is not None:
+            return name in theirs.public
+        if name.startswith("_"):
+            return False
+        inner = any(self._brings(other, further, name, depth + 1) for further, _ in theirs.stars)
+        return name in self._exported(other, theirs) or inner
 
     def _onward(
         self,
