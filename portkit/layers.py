@@ -26,7 +26,7 @@ class Layer:
     """Patches of one unit of a file, all for the same text; the next layer is for the text that they give."""
 
     patches: tuple[Patch, ...]
-    imports: str = ""  # "+name" or "-name"
+    imports: str = ""  # "+name", "-name", or "~name": an import added, removed, or led elsewhere
     cell: int | None = None
 
     def apply(self, text: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from portkit import config as settings
-from portkit import copying, diffs, engine, history, patches, progress, summary, writing
+from portkit import copying, diffs, engine, history, patches, progress, summary, vendoring, writing
 from portkit.config import OPERATORS, Config
 from portkit.errors import UsageError
 from portkit.finding import Phase, Unparsed
@@ -31,6 +31,7 @@ class Request:
     patch: str = ""
     interactive: bool = False
     annotate: bool = False
+    vendor: bool = False
     unsafe: bool = False
     operators: str = ""
     select: Sequence[str] = field(default_factory=list)
@@ -71,6 +72,8 @@ def run(request: Request) -> int:
         if not agreed:
             print("Nothing was written.", file=sys.stderr)
             return 0
+    if request.vendor or vendoring.is_vendored(made):
+        vendoring.vendor(made, options.config)
     failed = _carry_out(made, request)
     if request.mode == "write" and made.changes:
         _remember(made, request, failed)
@@ -219,8 +222,8 @@ def _refuse_uncommitted(made: Plan, *, one_file: bool) -> None:
 
 def _run_stdin(request: Request, options: Options) -> int:
     """Python on stdin: its diff, or with --write the migrated text, to stdout."""
-    if request.interactive or request.patch:
-        option = "--interactive" if request.interactive else "--patch"
+    if request.interactive or request.patch or request.vendor:
+        option = "--interactive" if request.interactive else "--patch" if request.patch else "--vendor"
         raise UsageError(f"{option} needs a file or a folder.", remedy="Name one instead of -.")
     if request.output:
         raise UsageError("--output needs a file or a folder.", remedy="Use --write: it prints the text.")

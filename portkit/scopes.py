@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from portkit import helpers
+
 
 class Bound(Enum):
     """How a name came to be bound."""
@@ -251,7 +253,7 @@ def _on_import(tree: Tree, node: ast.AST, scope: Scope) -> None:
     for item in node.names:
         local = item.asname or item.name.partition(".")[0]
         target = item.name if item.asname else local
-        scope.bind(local, Binding(Bound.IMPORT, node, target=target))
+        scope.bind(local, Binding(Bound.IMPORT, node, target=_original(target)))
 
 
 def _on_import_from(tree: Tree, node: ast.AST, scope: Scope) -> None:
@@ -263,7 +265,14 @@ def _on_import_from(tree: Tree, node: ast.AST, scope: Scope) -> None:
             tree.star_imports.append(node)
             continue
         dot = "" if package.endswith(".") else "."
-        scope.bind(item.asname or item.name, Binding(Bound.IMPORT, node, target=f"{package}{dot}{item.name}"))
+        target = _original(f"{package}{dot}{item.name}")
+        scope.bind(item.asname or item.name, Binding(Bound.IMPORT, node, target=target))
+
+
+def _original(target: str) -> str:
+    """`portkit.runtime` for a copy of its helpers in the user's repository (`migrate --vendor`)."""
+    _, found, tail = f".{target}".partition(f".{helpers.NAME}")
+    return f"portkit.runtime{tail}" if found and (not tail or tail.startswith(".")) else target
 
 
 def _on_name(tree: Tree, node: ast.AST, scope: Scope) -> None:

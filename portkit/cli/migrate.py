@@ -20,6 +20,9 @@ def command(
     annotate: bool = typer.Option(
         False, "--annotate", help="Put the remedy as a comment where a person has to act."
     ),
+    vendor: bool = typer.Option(
+        False, "--vendor", help="Write the device helpers into the tree instead of importing portkit."
+    ),
     operators: str = typer.Option("", "--operators", help="cuda-bound, compute or all (setting: operators)."),
     select: list[str] = typer.Option([], "--select", metavar="ID", help="Only these rules (PK101, or PK1)."),
     ignore: list[str] = typer.Option([], "--ignore", metavar="ID", help="Not these rules."),
@@ -50,6 +53,7 @@ def command(
             output=output,
             patch=patch,
             interactive=interactive,
+            vendor=vendor,
             unsafe=unsafe,
             annotate=annotate,
             operators=operators,
