@@ -63,8 +63,17 @@ class NcclBackend(_references.ReferenceRule):
             yield self._manual(
                 node, ctx, "Leave the back end out: torch then takes the default of each device type."
             )
-        elif _is_nccl(node):
+        elif _is_nccl(node) or (node.value == "NCCL" and self._goes_to_a_group(node, ctx)):
             yield from self._literal(node, ctx)
+
+    def _goes_to_a_group(self, node: ast.Constant, ctx: Context) -> bool:
+        """Whether "NCCL", which torch takes in any case, is the back end of a process group."""
+        parent = ctx.parent(node)
+        call = ctx.parent(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call):
+            return False
+        last = (ctx.resolve(call.func) or identifier(call.func)).rpartition(".")[2]
+        return last in ("init_process_group", "new_group")
 
     def _literal(self, node: ast.Constant, ctx: Context) -> Iterator[Finding]:
         child: ast.AST = node

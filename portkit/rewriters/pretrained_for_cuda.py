@@ -62,13 +62,7 @@ class PretrainedForCuda(Rule):
         elif name == "device_map" and isinstance(value, ast.Dict):
             yield from self._map(value, ctx)
         elif name == "max_memory" and _has_ordinals(value):
-            yield self._manual(
-                value,
-                ctx,
-                "Memory limits are given by CUDA ordinal",
-                "Leave max_memory out where pk.device_count() is 0.",
-                Support.MANUAL,
-            )
+            yield self._limits(value, ctx)
         elif name == "fp16" and constant is True:
             yield from self._half(value, call, ctx)
 
@@ -77,8 +71,19 @@ class PretrainedForCuda(Rule):
         names = {_devices.identifier(target) for target in node.targets}
         if "device_map" in names and isinstance(node.value, ast.Dict):
             yield from self._map(node.value, ctx)
+        elif "max_memory" in names and _has_ordinals(node.value):
+            yield self._limits(node.value, ctx)
         elif names & _ATTENTION and isinstance(node.value, ast.Constant) and node.value.value in _FLASH:
             yield self._attention(node.value, ctx)
+
+    def _limits(self, value: ast.expr, ctx: Context) -> Finding:
+        return self._manual(
+            value,
+            ctx,
+            "Memory limits are given by CUDA ordinal",
+            "Leave max_memory out where pk.device_count() is 0.",
+            Support.MANUAL,
+        )
 
     def _attention(self, value: ast.expr, ctx: Context) -> Finding:
         local, imports = ctx.use(_references.RUNTIME)
