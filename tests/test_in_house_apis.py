@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portkit import engine, ruleset
+from portkit import engine, looking, ruleset
 from portkit.cli import run
 from portkit.config import load
 from portkit.errors import ConfigError
@@ -53,8 +53,8 @@ def test_rules_can_be_left_out_as_others(project: Path) -> None:
 def test_other_processes_know_the_table(project: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system cannot {method}")
-    monkeypatch.setattr(engine, "_ENOUGH", 1)
-    monkeypatch.setattr(engine, "_can_fork", lambda: method == "fork")
+    monkeypatch.setattr(looking, "_ENOUGH", 1)
+    monkeypatch.setattr(looking, "_can_fork", lambda: method == "fork")
     assert found(project, jobs=2) == ["a.py:2 auto"]
 
 
