@@ -495,8 +495,8 @@ def err_nothing_to_store(x):
     tl.store(x, None)
 
 
-def err_modulo(x):
-    tl.store(x, tl.load(x) % 2.0)
+def err_modulo(x, n):
+    tl.store(x, n % n.to(tl.uint32))
 
 
 ERRORS: list[tuple[Callable[..., Any], int, str, str]] = [
@@ -531,7 +531,7 @@ ERRORS: list[tuple[Callable[..., Any], int, str, str]] = [
     (err_dot, 2, "inner sizes differ", ""),
     (err_value, 0, "returns a value", "tl.store"),
     (err_nothing_to_store, 1, "expected a number or a tile, not None", ""),
-    (err_modulo, 1, "% on f32", "tl.floor"),
+    (err_modulo, 1, "different signedness", "Cast one of them"),
 ]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tile_harness import agree
+from tile_harness import Compiled, agree
 
+from portkit.runtime.tile import interpret, ir
 from portkit.runtime.tile import language as tl
 from portkit.runtime.tile.jit import jit
 
@@ -405,3 +406,44 @@ def test_compare_and_swap() -> None:
     for dt in (np.int32, np.int64, np.float32, np.float64):
         expected, new = np.array([5, 7, 2, 9], dt), np.array([2, 8, 3, 4], dt)
         agree(swap, [np.array([5, 6], dt), np.zeros(4, dt), expected, new], [4])
+
+
+def test_a_carried_tile_is_read_with_another_shape_before_it_is_overwritten() -> None:
+    """b takes in the old a, seen as one row, and its first row, in the iteration that changes a."""
+    square, row = ir.Type(ir.F32, (4, 16)), ir.Type(ir.F32, (64,))
+    params = [ir.Value(ir.Type(ir.Pointer(ir.F32)), name) for name in "xy"]
+    func = ir.Function("turns", params, [ir.ParamFacts()] * 2, ir.Block())
+    b = ir.Builder(func.body)
+    index = b.value("arange", [], ir.Type(ir.I32, (64,)), start=0, end=64)
+
+    def at(pointer: ir.Value) -> ir.Value:
+        pointers = ir.Type(ir.Pointer(ir.F32), (64,))
+        return b.value("addptr", [b.value("splat", [pointer], pointers), index], pointers)
+
+    start = b.value("load", [at(params[0])], row, has_mask=False, has_other=False)
+    start = b.value("reshape", [start], square)
+    bounds = [b.const(n, ir.Type(ir.I32)) for n in (0, 3, 1)]
+    body = ir.Block(
+        [ir.Value(ir.Type(ir.I32)), ir.Value(square), ir.Value(row), ir.Value(ir.Type(ir.F32, (16,)))]
+    )
+    inner = ir.Builder(body)
+    _, a, total, first = body.args
+    grown = inner.value("mul", [a, inner.const(2.0, square)], square)
+    seen = inner.value("reshape", [a], row)
+    part = inner.value("slice", [a], first.type, axis=0, index=1)
+    added = inner.value("add", [total, seen], row)
+    firsts = inner.value("add", [first, part], first.type)
+    inner.add("yield", [grown, added, firsts], [])
+    zeros = [b.const(0.0, row), b.const(0.0, first.type)]
+    loop = b.add("for", [*bounds, start, *zeros], [square, row, first.type], [body])
+    wide = b.value("expand_dims", [loop.results[2]], ir.Type(ir.F32, (1, 16)), axis=0)
+    wide = b.value("broadcast", [wide], square)
+    result = b.value("add", [loop.results[1], b.value("reshape", [wide], row)], row)
+    b.add("store", [at(params[1]), result], [], has_mask=False)
+    b.add("return", [], [])
+    x = np.arange(64, dtype=np.float32)
+    want, got = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    interpret.run(func, [x, want], [1])
+    np.testing.assert_array_equal(want, x * 7 + np.tile(x[16:32] * 7, 4))
+    Compiled(func).run([x, got], [1])
+    np.testing.assert_array_equal(got, want)

@@ -96,7 +96,7 @@ class Maker:
     def compute(self) -> None:
         a, b = self.pick(self.floats), self.pick(self.floats)
         i, j = self.pick(self.ints), self.pick(self.ints)
-        choice = int(self.rng.integers(13))
+        choice = int(self.rng.integers(14))
         if choice < 4:
             self.floats.append(self.value(("add", "sub", "min", "max")[choice], [a, b], ir.F32))
         elif choice == 4:
@@ -119,8 +119,27 @@ class Maker:
             self.floats.append(self.value("select", [self.pick(self.bools), a, b], ir.F32))
         elif choice == 10:
             self.bools.append(self.value("and", [self.pick(self.bools), self.pick(self.bools)], ir.I1))
+        elif choice == 11:
+            self.floats.append(self.sliced(a))
         else:
             self.floats.append(self.reduced(a))
+
+    def sliced(self, value: ir.Value) -> ir.Value:
+        """One index of an axis, spread over the tile again; where it can be, of another shape of the tile."""
+        axis = int(self.rng.integers(len(self.shape)))
+        index = int(self.rng.integers(self.shape[axis]))
+        shape = tuple(s for k, s in enumerate(self.shape) if k != axis)
+        if shape and self.rng.integers(2):
+            turned = ir.Type(ir.F32, (self.shape[axis], *shape))
+            value = self.b.value("reshape", [value], turned)
+            result = self.b.value("slice", [value], ir.Type(ir.F32, shape), axis=0, index=index)
+        else:
+            result = self.b.value("slice", [value], ir.Type(ir.F32, shape), axis=axis, index=index)
+        if not shape:
+            return self.splat(result, ir.F32)
+        wide = ir.Type(ir.F32, (*shape[:axis], 1, *shape[axis:]))
+        result = self.b.value("expand_dims", [result], wide, axis=axis)
+        return self.value("broadcast", [result], ir.F32) if wide.shape != self.shape else result
 
     def reduced(self, value: ir.Value) -> ir.Value:
         """A reduction along an axis, spread over the tile again."""

@@ -80,6 +80,18 @@ def generate(func: ir.Function, text: str, target: Target, wanted: frozenset[str
     return cache.Entry(code, lowered.symbol, lowered.scratch_bytes)
 
 
+def stages(kernel: JitFunction, specs: Sequence[ArgSpec], target: Target) -> dict[str, str]:
+    """A kernel as text: tile IR (also under Triton's name `ttir`), LLVM IR, assembly."""
+    from portkit.runtime.tile.lower import lower
+
+    func = optimised(kernel, specs)
+    text = ir.dump(func)
+    lowered = lower(func, target)
+    module = _llvm.parse(target, lowered.text)
+    assembly = str(target.target_machine().emit_assembly(module))
+    return {"ir": text, "ttir": text, "llir": lowered.text, "asm": assembly}
+
+
 def dumped() -> frozenset[str]:
     """The stages that `PORTKIT_DUMP` names ("ir,llvm,asm"); raises UsageError for one that there is not."""
     return _stages(os.environ.get("PORTKIT_DUMP", ""))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from portkit.runtime.tile.signature import Param, Runtime, address_of, is_torch_tensor, spec_of
+from portkit.runtime.tile.signature import Param, address_of, is_torch_tensor, leaves, spec_of
 
 _FIELD = object.__basicsize__
 _pointer_at = ctypes.c_size_t.from_address
@@ -61,6 +61,8 @@ def describe(
             address = _data_pointer(params[len(key) // 2], value, kernel)
             key += value.dtype, not address & 15
             numbers.append(address)
+        elif params[len(key) // 2].dtype is not None:
+            _other(params[len(key) // 2], value, kernel, key, numbers)
         elif kind is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
             small = -0x80000000 <= value <= 0x7FFFFFFF
             key += kind, (small, not value & 15, value == 1)
@@ -84,12 +86,13 @@ def _data_pointer(param: Param, tensor: Any, kernel: str) -> int:
 def _other(param: Param, value: Any, kernel: str, key: list[Any], numbers: list[Any]) -> None:
     spec = spec_of(param, value, kernel)
     key += type(value), spec
-    if not isinstance(spec, Runtime):
-        return
-    if spec.type.is_pointer:
-        numbers.append(address_of(value))
-    else:
-        numbers.append(value if isinstance(value, int) else value.item())
+    for leaf, part in leaves(spec, value):
+        if leaf.type.is_pointer:
+            numbers.append(address_of(part))
+        elif leaf.type.dtype.is_float:
+            numbers.append(float(part))
+        else:
+            numbers.append(int(part))
     if is_torch_tensor(value):
         torch = sys.modules["torch"]
         _TENSORS.update((torch.Tensor, torch.nn.Parameter))

@@ -18,7 +18,7 @@ import numpy as np
 
 from portkit.runtime.tile import fast_ir, ir
 from portkit.runtime.tile.describe import plain_tensors
-from portkit.runtime.tile.signature import ArgSpec, Constexpr
+from portkit.runtime.tile.signature import ArgSpec, Constexpr, Group
 
 LIMIT_NS = 20_000
 MAX_ENTRIES = 8  # for one kernel: they are searched one after another
@@ -84,16 +84,18 @@ def _record(spec: ArgSpec, value: Any, stored: bool) -> tuple[int, int, int, int
         if kind is int and -(2**63) <= value < 2**63:
             return fast_ir.CONSTANT, id(int), value & (2**64 - 1), 0
         return fast_ir.SAME, id(value), 0, 0
+    if isinstance(spec, Group):
+        return None
     if spec.type.is_pointer:
         if kind is np.ndarray:
             aligned = value.ctypes.data % 16 == 0
             return fast_ir.ARRAY, id(kind), id(value.dtype), aligned | stored << 1
         if kind in plain_tensors():
             return fast_ir.TENSOR, id(kind), id(value.dtype), int(value.data_ptr() % 16 == 0)
-    elif kind is int and spec.type.dtype != ir.U64:
+    elif kind is int and spec.type.dtype.is_int and spec.type.dtype != ir.U64:
         small = -(2**31) <= value < 2**31
         return fast_ir.INT, id(kind), 0, small | (value % 16 == 0) << 1 | (value == 1) << 2
-    elif kind is float:
+    elif kind is float and spec.type.dtype == ir.F32:
         return fast_ir.FLOAT, id(kind), 0, 0
     elif kind is bool:
         return fast_ir.BOOL, id(kind), id(True), 0

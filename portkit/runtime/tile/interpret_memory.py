@@ -11,7 +11,14 @@ import numpy as np
 
 from portkit.errors import KernelError, caret
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.interpret_ops import Array, narrow_bf16, numpy_dtype, widen_bf16
+from portkit.runtime.tile.interpret_ops import (
+    Array,
+    narrow_bf16,
+    narrow_float8,
+    numpy_dtype,
+    widen_bf16,
+    widen_float8,
+)
 
 _SPAN = 1 << 44  # bytes set apart for each array; an offset may leave it by half of that either way
 
@@ -67,7 +74,11 @@ class Memory:
         """Write elements at the pointers where the mask is true; of lanes at one address the last wins."""
         dtype = op.operands[0].type.dtype
         pointer = np.asarray(pointer)
-        data = narrow_bf16(np.asarray(value)) if dtype == ir.BF16 else np.asarray(value)
+        data = np.asarray(value)
+        if dtype == ir.BF16:
+            data = narrow_bf16(data)
+        elif dtype.is_float8:
+            data = narrow_float8(data, dtype)
         data = np.broadcast_to(data.astype(numpy_dtype(dtype, stored=True)), pointer.shape)
         for region, lanes, offsets in self._lanes(op, pointer, mask, dtype):
             if not region.writable:
@@ -143,4 +154,6 @@ def _scatter(raw: Array, offsets: Array, data: Array) -> None:
 def _loaded(stored: Array, dtype: ir.DType) -> Array:
     if dtype == ir.BF16:
         return widen_bf16(stored)
+    if dtype.is_float8:
+        return widen_float8(stored, dtype)
     return np.asarray(stored != 0) if dtype.is_bool else stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ _NUMPY: dict[ir.DType, Any] = {
     ir.F32: np.float32,
     ir.F64: np.float64,
     ir.BF16: np.float32,
+    **dict.fromkeys((ir.F8E5, ir.F8E4NV, ir.F8E4B15, ir.F8E4B8, ir.F8E5B16), np.float32),
 }
 
 
@@ -35,7 +37,7 @@ def numpy_dtype(dtype: ir.DType, *, stored: bool = False) -> Any:
     """The NumPy dtype that holds values of an IR dtype; `stored`: as they lie in memory."""
     if stored and dtype == ir.BF16:
         return np.dtype(np.uint16)
-    if stored and dtype.is_bool:
+    if stored and (dtype.is_bool or dtype.is_float8):
         return np.dtype(np.uint8)
     return np.dtype(_NUMPY[dtype])
 
@@ -56,11 +58,48 @@ def widen_bf16(bits: Array) -> Array:
     return wide
 
 
+@lru_cache(maxsize=8)
+def _float8_numbers(dtype: ir.DType) -> Array:
+    """The f32 that each of the 256 bit patterns of an 8-bit float stands for."""
+    mantissa, bias, largest, nan = ir.FP8[dtype.kind]
+    bits = np.arange(256)
+    exponent, rest = (bits & 0x7F) >> mantissa, (bits & ((1 << mantissa) - 1)) / (1 << mantissa)
+    size = np.where(exponent > 0, (1 + rest) * 2.0 ** (exponent - bias), rest * 2.0 ** (1 - bias))
+    if nan == 0x80:
+        size[0x80] = np.nan
+    elif nan is not None:
+        size[bits & 0x7F > largest] = np.nan
+    if dtype == ir.F8E5:
+        size[[largest + 1, largest + 0x81]] = np.inf
+    return np.where(bits >= 0x80, -size, size).astype(np.float32)
+
+
+def widen_float8(bits: Array, dtype: ir.DType) -> Array:
+    """8-bit floats → f32."""
+    return np.asarray(_float8_numbers(dtype)[np.asarray(bits, np.uint8)])
+
+
+def narrow_float8(value: Array, dtype: ir.DType) -> Array:
+    """f32 → the bits of the nearest 8-bit float, ties to even; the largest one beyond it; NaN stays NaN."""
+    _, _, largest, nan = ir.FP8[dtype.kind]
+    numbers = _float8_numbers(dtype)[: largest + 1].astype(np.float64)
+    size = np.abs(np.asarray(value, np.float64))
+    up = np.clip(np.searchsorted(numbers, size), 1, largest)
+    middle = (numbers[up - 1] + numbers[up]) / 2
+    found = np.where((size > middle) | ((size == middle) & (up % 2 == 0)), up, up - 1)
+    bits = (found | np.where(np.signbit(value), 0x80, 0)).astype(np.uint8)
+    if nan == 0x80:
+        bits = np.where(found == 0, np.uint8(0), bits)
+    return np.where(np.isnan(value), np.uint8(largest if nan is None else nan), bits)
+
+
 def convert(value: Any, dtype: ir.DType) -> Array:
     """Numbers as an IR dtype: rounded to nearest even, or towards zero when it is an integer type."""
     source = np.asarray(value)
     if dtype == ir.BF16:
         return widen_bf16(narrow_bf16(_to_f32_odd(source)))
+    if dtype.is_float8:
+        return widen_float8(narrow_float8(source.astype(np.float32), dtype), dtype)
     if dtype.is_bool:
         return np.asarray(source != 0)
     if dtype.is_int and source.dtype.kind == "f":
@@ -130,6 +169,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,
     "max": np.fmax,
     "div": np.divide,
+    "frem": np.fmod,
     "idiv": _idiv,
     "irem": _irem,
     "and": np.bitwise_and,
@@ -194,8 +234,12 @@ def _bitcast(op: ir.Op, operands: list[Array]) -> Array:
     source, target = op.operands[0].type.dtype, op.result.type.dtype
     value = np.asarray(operands[0])
     bits = narrow_bf16(value) if source == ir.BF16 else value
+    if source.is_float8:
+        bits = narrow_float8(value, source)
     if target == ir.BF16:
         return widen_bf16(bits.view(np.uint16))
+    if target.is_float8:
+        return widen_float8(bits.view(np.uint8), target)
     return bits.view(_NUMPY[target])
 
 
@@ -288,6 +332,7 @@ OPS: dict[str, Compute] = {
     "expand_dims": lambda op, v: np.expand_dims(v[0], _axis(op)),
     "reshape": lambda op, v: np.reshape(v[0], op.result.type.shape),
     "trans": _trans,
+    "slice": lambda op, v: np.take(v[0], int(op.attrs["index"]), _axis(op)),  # type: ignore[arg-type]
     "cmp": lambda op, v: np.asarray(_COMPARE[str(op.attrs["pred"])](v[0], v[1])),
     "select": lambda op, v: np.where(v[0], v[1], v[2]),
     "neg": _neg,

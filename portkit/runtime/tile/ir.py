@@ -12,9 +12,10 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | splat | scalar → tile | |
 | broadcast | tile → tile (sizes 1 grow; same rank) | |
 | expand_dims | tile → tile | axis |
+| slice | tile → tile without an axis, or scalar: the elements at one index of it | axis, index |
 | reshape, trans | tile → tile | perm (trans) |
 | add sub mul min max | a, a → a (numbers; min/max give the other when one is NaN; i1 adds as xor) | |
-| div | float, float → float | |
+| div, frem | float, float → float; frem is C's fmod, with the sign of the left one | |
 | idiv irem | int, int → int, rounding towards zero as in C; by 0 the quotient is 0, the rest the left one | |
 | and or xor shl shr | int, int → int (shr is arithmetic on signed, logical on unsigned types) | |
 | cmp | a, a → i1 | pred: eq ne lt le gt ge (ordered; ne is unordered, as in Python) |
@@ -50,24 +51,100 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 # --- types -----------------------------------------------------------------------------------------
 
 
+FP8 = {  # kind: bits of the mantissa, bias of the exponent, bits of the largest number and of NaN, if any
+    "e5": (2, 15, 0x7B, 0x7F),
+    "e4nv": (3, 7, 0x7E, 0x7F),
+    "e4b15": (3, 15, 0x7F, None),
+    "e4b8": (3, 8, 0x7F, 0x80),
+    "e5b16": (2, 16, 0x7F, 0x80),
+}
+MANTISSA = {"fp16": 10, "bf16": 7, "fp32": 23, "fp64": 52, **{f"fp8{k}": v[0] for k, v in FP8.items()}}
+BIAS = {"fp16": 15, "bf16": 127, "fp32": 127, "fp64": 1023}
+
+
 @dataclass(frozen=True)
 class DType:
-    """A number type: kind "int", "uint", "float" or "bfloat", and its width in bits (`i1` is the boolean)."""
+    """A number type: kind "int", "uint", "float", "bfloat" or one of `FP8`, and its width in bits.
 
-    kind: str
-    bits: int
+    `i1` is the boolean.
+    """
+
+    SINT_TYPES: ClassVar[list[str]] = ["int8", "int16", "int32", "int64"]
+    UINT_TYPES: ClassVar[list[str]] = ["int1", "uint8", "uint16", "uint32", "uint64"]
+    STANDARD_FP_TYPES: ClassVar[list[str]] = ["fp16", "bf16", "fp32", "fp64"]
+    FP_TYPES: ClassVar[list[str]] = [
+        "fp8e4b15",
+        "fp8e4nv",
+        "fp8e4b8",
+        "fp8e5",
+        "fp8e5b16",
+        *STANDARD_FP_TYPES,
+    ]
+
+    kind: str  # also Triton's name of the type, when no width is given
+    bits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.bits == 0:
+            found = next((d for d in DTYPES.values() if self.kind in (d.name, str(d))), None)
+            if found is None:
+                raise ValueError(f"there is no dtype {self.kind!r}")
+            object.__setattr__(self, "kind", found.kind)
+            object.__setattr__(self, "bits", found.bits)
+
+    def __repr__(self) -> str:
+        return f"triton.language.{self.long_name}"
+
+    @property
+    def long_name(self) -> str:
+        """As the language calls it: int32, float16, bfloat16."""
+        return f"float8{self.kind}" if self.is_float8 else f"{self.kind}{self.bits}"
+
+    @property
+    def name(self) -> str:
+        """As Triton calls it: int32, fp16, bf16, fp8e5."""
+        if self.is_float8:
+            return f"fp8{self.kind}"
+        return {"float": "fp", "bfloat": "bf"}.get(self.kind, self.kind) + str(self.bits)
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        """Width in bits."""
+        return self.bits
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes in memory."""
+        return self.size
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether it is one of the 8-bit floats."""
+        return self.kind in FP8
+
+    @property
+    def fp_mantissa_width(self) -> int:
+        """Bits of a float's mantissa."""
+        return MANTISSA[self.name]
+
+    @property
+    def exponent_bias(self) -> int:
+        """What is added to a float's exponent in its bits."""
+        return FP8[self.kind][1] if self.is_float8 else BIAS[self.name]
 
     def __str__(self) -> str:
+        if self.is_float8:
+            return self.name
         return {"int": "i", "uint": "u", "float": "f", "bfloat": "bf"}[self.kind] + str(self.bits)
 
     @property
     def is_float(self) -> bool:
-        return self.kind in ("float", "bfloat")
+        return self.kind in ("float", "bfloat") or self.kind in FP8
 
     @property
     def is_int(self) -> bool:
@@ -141,9 +218,11 @@ I1, I8, I16, I32, I64 = (DType("int", bits) for bits in (1, 8, 16, 32, 64))
 U8, U16, U32, U64 = (DType("uint", bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = (DType("float", bits) for bits in (16, 32, 64))
 BF16 = DType("bfloat", 16)
+F8E5, F8E4NV, F8E4B15, F8E4B8, F8E5B16 = (DType(kind, 8) for kind in FP8)
 DTYPES: dict[str, DType] = {
     str(d): d for d in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64, BF16)
 }
+DTYPES.update((str(d), d) for d in (F8E5, F8E4NV, F8E4B15, F8E4B8, F8E5B16))
 
 
 FLOAT_OPS = (

@@ -6,27 +6,32 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 import textwrap
+import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 
 from portkit.errors import KernelError, UsageError
-from portkit.runtime.tile import ir, native
+from portkit.runtime.tile import native
 from portkit.runtime.tile.describe import describe
+from portkit.runtime.tile.handle import CompiledKernel
 from portkit.runtime.tile.signature import (
+    CANONICAL,
+    DTYPES,
     MISSING,
     ArgSpec,
     ForeignDevice,
     Param,
-    Runtime,
     bind,
-    dtype_of,
+    placeholder,
+    runtime_types,
     signature_key,
     spec_of,
 )
-from portkit.runtime.tile.source_text import source_lines
+from portkit.runtime.tile.source_text import source_lines, with_source
 
 # Launch options of Triton and its backends; a CPU has no warps, so they change nothing.
 OPTIONS = frozenset(
@@ -103,6 +108,43 @@ class JitFunction(Kernel):
         self._launchers: dict[Any, Any] = {}  # by signature
         self._dispatcher: Any = None  # of quick launches, once something is compiled
 
+    # --- as Triton's libraries ask for it ---
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The names of the parameters."""
+        return list(self.names)
+
+    @property
+    def constant_places(self) -> tuple[bool, ...]:
+        """Which parameters are constants."""
+        return self._fixed
+
+    @property
+    def constexprs(self) -> list[int]:
+        """The numbers of the parameters that are constants."""
+        return [index for index, fixed in enumerate(self._fixed) if fixed]
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """Of the Python function."""
+        return inspect.signature(self.fn)
+
+    @property
+    def src(self) -> str:
+        """The source text from `def` on."""
+        return self.source[re.search(r"^def\s+\w+\s*\(", self.source, re.MULTILINE).start() :]  # type: ignore[union-attr]
+
+    def _unsafe_update_src(self, text: str) -> None:
+        """Compile another text instead of the function's own."""
+        assert isinstance(self.fn, types.FunctionType)
+        self.fn = with_source(self.fn, text)
+        for cached in ("source", "signature"):
+            self.__dict__.pop(cached, None)
+        self._quick.clear()
+        self._launchers.clear()
+        self._dispatcher = None
+
     @functools.cached_property
     def source(self) -> str:
         """The source text of the function, from its first decorator on, without indentation.
@@ -111,7 +153,7 @@ class JitFunction(Kernel):
         """
         return textwrap.dedent("".join(source_lines(self.fn)[0]))
 
-    def launch(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def launch(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run every block program of the grid; returns when all have run.
 
         Tensors on a device without a target go to Triton, if it is installed.  Raises UsageError for missing,
@@ -123,14 +165,27 @@ class JitFunction(Kernel):
             grid = grid(dict(zip(self.names, values, strict=True)))
         quick = self._dispatcher
         if quick is not None and not _MODE["interpret"] and quick.call(grid, *values) is None:
-            return
+            return None
+        return self._slow(grid, values, args, kwargs)
+
+    def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
+        """`kernel[grid](*args, **kwargs)`, as Triton also spells it; gives the compiled kernel."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        values = self.arguments(args, kwargs)
+        if callable(grid):
+            grid = grid(dict(zip(self.names, values, strict=True)))
+        return self._slow(grid, values, args, kwargs)
+
+    def _slow(self, grid: Any, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Launch through Python; gives the compiled kernel."""
         grid = checked_grid(grid, self.__name__)
         try:
             key, numbers = describe(self.params, self._fixed, values, self.__name__)
         except ForeignDevice:
             if not native.launch(self, grid, args, kwargs):
                 raise
-            return
+            return None
         key.append(_MODE["interpret"])
         try:
             launcher = self._quick.get(tuple(key))
@@ -139,17 +194,19 @@ class JitFunction(Kernel):
         if launcher is None:
             launcher = self._prepare(key, values)
         launcher(grid, numbers, values)
+        return CompiledKernel(self, launcher, values)
 
     def warmup(self, *args: Any, grid: Grid = (1,), **kwargs: Any) -> Any:
         """Compile for these arguments and run nothing; a dtype stands for an aligned array of it.
 
-        Gives the launcher, whose `compiled` has the object code.
+        So does a name of Triton (`"*fp32"`, `"i32"`).  Gives the compiled kernel.
         """
         values = self.arguments(args, kwargs)
         specs = [
-            _placeholder(v) or spec_of(p, v, self.__name__) for p, v in zip(self.params, values, strict=True)
+            (None if p.is_constexpr else placeholder(v)) or spec_of(p, v, self.__name__)
+            for p, v in zip(self.params, values, strict=True)
         ]
-        return self._launcher(specs)
+        return CompiledKernel(self, self._launcher(specs), values)
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """One value for each parameter, in order; launch options of Triton are left out."""
@@ -186,11 +243,11 @@ class JitFunction(Kernel):
 
         signature = (interpreting(), signature_key(specs))
         if signature not in self._launchers:
-            where = [i for i, spec in enumerate(specs) if isinstance(spec, Runtime)]
             if interpreting():
-                made: Any = Interpreter(self, specs, where)
+                made: Any = Interpreter(self, specs)
             else:
-                made = Launcher(compile_kernel(self, specs, host()), where, self.names)
+                where = [i for i, spec in enumerate(specs) for _ in runtime_types(spec)]
+                made = Launcher(compile_kernel(self, specs, host()), where, self.names, (self, specs))
             self._launchers[signature] = made
         return self._launchers[signature]
 
@@ -245,18 +302,6 @@ def checked_grid(grid: Any, kernel: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _placeholder(value: Any) -> Runtime | None:
-    """The specification that a dtype stands for in `warmup`."""
-    kind = type(value)
-    if (kind.__module__, kind.__name__) == ("torch", "dtype"):
-        dtype = dtype_of(str(value))
-    elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        dtype = dtype_of(np.dtype(value).name)
-    else:
-        return None
-    return Runtime(ir.Type(ir.Pointer(dtype)), ir.ParamFacts(divisible_by_16=True)) if dtype else None
-
-
 def _params(
     fn: Callable[..., Any], do_not_specialize: Collection[int | str], noalias: Collection[str]
 ) -> tuple[Param, ...]:
@@ -269,14 +314,20 @@ def _params(
             )
         default = MISSING if parameter.default is parameter.empty else parameter.default
         free = name in do_not_specialize or index in do_not_specialize
-        found.append(Param(name, _is_constexpr(parameter.annotation), default, not free, name in noalias))
+        note = _annotation(parameter.annotation)
+        known = DTYPES.get(CANONICAL.get(note, ""))
+        fixed = note.rpartition(".")[2] == "constexpr"
+        found.append(Param(name, fixed, default, not free, name in noalias, known, index, note))
     return tuple(found)
 
 
-def _is_constexpr(annotation: object) -> bool:
-    """Whether an annotation is `tl.constexpr`, under any name for `tl`, also as a string."""
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return text.strip("'\" ").rpartition(".")[2] == "constexpr"
+def _annotation(annotation: object) -> str:
+    """An annotation as text: `tl.constexpr`, under any name for `tl`, is that, and a dtype its name."""
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    text = text.strip("'\" ")
+    return "constexpr" if text.rpartition(".")[2] == "constexpr" else text.removeprefix("tl.")
 
 
 @overload

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from portkit.errors import KernelError
+from portkit.runtime.targets import host
 from portkit.runtime.tile import ir, load, team_ir, threads
-from portkit.runtime.tile.compile import Compiled
+from portkit.runtime.tile.compile import Compiled, stages
 from portkit.runtime.tile.fast import LIMIT_NS
-from portkit.runtime.tile.signature import ArgSpec, is_torch_tensor
+from portkit.runtime.tile.signature import ArgSpec, is_torch_tensor, leaves
+from portkit.runtime.tile.wrapped import TensorWrapper
 
 if TYPE_CHECKING:
     from portkit.runtime.tile.jit import JitFunction
@@ -64,8 +66,15 @@ class Launcher:
     Remembers how long a block program took, so that short launches stay on one thread.
     """
 
-    def __init__(self, compiled: Compiled, where: Sequence[int], names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        compiled: Compiled,
+        where: Sequence[int],
+        names: Sequence[str],
+        origin: tuple[Any, Any] | None = None,
+    ) -> None:
         self.compiled = compiled
+        self.origin = origin  # the kernel, and the specifications of its arguments
         self.names = names
         self.stored = tuple(where[i] for i in sorted(compiled.stored))
         entry = compiled.entry
@@ -116,6 +125,11 @@ class Launcher:
         team.run(job)
         self.cost.value = (clock() - start) * count / total
 
+    def stages(self) -> dict[str, str]:
+        """The stages of compiling as text, made once more."""
+        assert self.origin is not None
+        return stages(*self.origin, host())
+
     def _job(self, *numbers: Any) -> bytes:
         try:
             return self.pack(*numbers)
@@ -134,10 +148,10 @@ class Launcher:
 class Interpreter:
     """One specialisation of a kernel for the NumPy interpreter; called like a `Launcher`."""
 
-    def __init__(self, kernel: JitFunction, specs: Sequence[ArgSpec], where: Sequence[int]) -> None:
+    def __init__(self, kernel: JitFunction, specs: Sequence[ArgSpec]) -> None:
         from portkit.runtime.tile import frontend, verify
 
-        self.where = where
+        self.specs = specs
         self.func = frontend.build(kernel, specs)
         verify.verify(self.func)
 
@@ -145,13 +159,18 @@ class Interpreter:
         """Run every block program of the grid, one after another."""
         from portkit.runtime.tile import interpret
 
-        interpret.run(self.func, [as_array(values[index]) for index in self.where], grid)
+        given = [v for s, value in zip(self.specs, values, strict=True) for _, v in leaves(s, value)]
+        interpret.run(self.func, [as_array(value) for value in given], grid)
 
 
 def as_array(value: Any) -> Any:
-    """A NumPy view of a torch tensor (bf16 as uint16); anything else as it is."""
+    """A NumPy view of a torch tensor (bf16 as uint16, 8-bit floats as uint8); anything else as it is."""
+    if isinstance(value, TensorWrapper):
+        value = value.base
     if not is_torch_tensor(value):
         return value
     torch = sys.modules["torch"]
     value = value.detach()
+    if value.dtype.is_floating_point and value.dtype.itemsize == 1:
+        return value.view(torch.uint8).numpy()
     return (value.view(torch.uint16) if value.dtype is torch.bfloat16 else value).numpy()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.language import constexpr
+from portkit.runtime.tile.stand_in import is_stand_in
 
 if TYPE_CHECKING:
     from portkit.runtime.tile.jit import JitFunction
@@ -37,7 +39,7 @@ def launch(kernel: JitFunction, grid: Any, args: Sequence[Any], kwargs: Mapping[
 
 def _has_driver() -> bool:
     """Whether Triton is installed and drives a device here (its wheel is there on many machines without)."""
-    if importlib.util.find_spec("triton") is None:
+    if is_stand_in(sys.modules.get("triton")) or importlib.util.find_spec("triton") is None:
         return False
     driver = importlib.import_module("triton.runtime").driver
     try:
@@ -101,8 +103,8 @@ def _places() -> dict[int, tuple[types.ModuleType, str]]:
 
 def _module(module: types.ModuleType) -> types.ModuleType:
     name = module.__name__
-    if name == _SHIM:
-        return importlib.import_module("triton")
+    if name == _SHIM or name.startswith(f"{_SHIM}."):
+        return importlib.import_module("triton" + name.removeprefix(_SHIM))
     if name == _OURS or name.startswith(f"{_OURS}."):
         return importlib.import_module("triton.language" + name.removeprefix(_OURS))
     return module

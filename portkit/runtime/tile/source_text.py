@@ -4,9 +4,32 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from portkit.errors import KernelError
+
+_TEXT = "__portkit_source__"
+
+
+def with_source(function: FunctionType, text: str) -> FunctionType:
+    """A copy of a function that is compiled from another text."""
+    made = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__annotations__ = function.__annotations__
+    made.__module__, made.__qualname__, made.__doc__ = (
+        function.__module__,
+        function.__qualname__,
+        function.__doc__,
+    )
+    setattr(made, _TEXT, text)
+    return made
 
 
 def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
@@ -16,6 +39,9 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
     For those, Python 3.13 answers with lines of another text that has the same made-up file name.
     """
     name = function.__name__
+    given = getattr(function, _TEXT, None)
+    if given is not None:
+        return given.splitlines(keepends=True), function.__code__.co_firstlineno
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):

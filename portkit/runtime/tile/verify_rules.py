@@ -61,7 +61,7 @@ def _elementwise(count: int, kinds: str) -> Rule:
 
 ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(("add", "sub", "mul", "min", "max"), _elementwise(2, "number")),
-    "div": _elementwise(2, "float"),
+    **dict.fromkeys(("div", "frem"), _elementwise(2, "float")),
     **dict.fromkeys(("idiv", "irem", "and", "or", "xor", "shl", "shr"), _elementwise(2, "integer")),
     **dict.fromkeys(("neg", "abs"), _elementwise(1, "number")),
     "not": _elementwise(1, "integer"),
@@ -135,6 +135,15 @@ def _expand_dims(op: ir.Op) -> None:
     expect(source.is_tile, op, "needs a tile")
     axis = _integer(op, "axis", 0, len(source.shape) + 1)
     want = source.with_shape((*source.shape[:axis], 1, *source.shape[axis:]))
+    expect(op.result.type == want, op, f"gives {want}, not {op.result.type}")
+
+
+def _slice(op: ir.Op) -> None:
+    _counts(op, 1)
+    source = op.operands[0].type
+    axis = _integer(op, "axis", 0, len(source.shape))
+    _integer(op, "index", 0, source.shape[axis])
+    want = source.with_shape(source.shape[:axis] + source.shape[axis + 1 :])
     expect(op.result.type == want, op, f"gives {want}, not {op.result.type}")
 
 
@@ -302,6 +311,7 @@ RULES: dict[str, Rule] = {
     "broadcast": _broadcast,
     "expand_dims": _expand_dims,
     "reshape": _reshape,
+    "slice": _slice,
     "trans": _trans,
     "cmp": _cmp,
     "select": _select,

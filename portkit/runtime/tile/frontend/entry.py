@@ -11,6 +11,7 @@ from portkit.errors import KernelError
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.frontend import calls
 from portkit.runtime.tile.frontend.context import MAX_DEPTH, Context, Frame, read_source
+from portkit.runtime.tile.frontend.library.blocks import make_tensor_descriptor
 from portkit.runtime.tile.frontend.semantics import Semantics, constant, describe
 from portkit.runtime.tile.frontend.statements import execute
 from portkit.runtime.tile.language._base import unwrap
@@ -48,18 +49,9 @@ def build(fn: Any, args: Sequence[Any]) -> ir.Function:
     frame = Frame(function, source)
     context = Context(Semantics(builder), frame, inline)
     context.sem.call = lambda called, values: calls.call(context, called, values, {})
-    params: list[ir.Value] = []
-    facts: list[ir.ParamFacts] = []
+    parameters = _Parameters(context)
     for name, spec in zip(names, args, strict=True):
-        if not hasattr(spec, "type"):
-            frame.names[name] = unwrap(spec.value)
-            continue
-        runtime: RuntimeSpec = spec
-        param = ir.Value(runtime.type, name)
-        params.append(param)
-        facts.append(runtime.facts)
-        one = runtime.facts.equal_to_1 and not runtime.type.is_pointer
-        frame.names[name] = context.sem.const(1, runtime.type.dtype) if one else param
+        frame.names[name] = parameters.argument(name, spec)
     outcome = execute(context, source.tree.body)
     if outcome is not None and outcome.value is not None:
         raise KernelError(
@@ -69,7 +61,37 @@ def build(fn: Any, args: Sequence[Any]) -> ir.Function:
         )
     builder.loc = source.loc(source.tree.body[-1])
     builder.add("return", [], [])
-    return ir.Function(function.__name__, params, facts, body, "\n".join(source.lines))
+    return ir.Function(function.__name__, parameters.values, parameters.facts, body, "\n".join(source.lines))
+
+
+class _Parameters:
+    """The run-time parameters of a kernel, in order."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.values: list[ir.Value] = []
+        self.facts: list[ir.ParamFacts] = []
+
+    def argument(self, name: str, spec: Any) -> Any:
+        """What a parameter is inside the kernel."""
+        if hasattr(spec, "items"):
+            return self._group(name, spec)
+        if not hasattr(spec, "type"):
+            return unwrap(spec.value)
+        runtime: RuntimeSpec = spec
+        param = ir.Value(runtime.type, name)
+        self.values.append(param)
+        self.facts.append(runtime.facts)
+        one = runtime.facts.equal_to_1 and not runtime.type.is_pointer
+        return self.ctx.sem.const(1, runtime.type.dtype) if one else param
+
+    def _group(self, name: str, spec: Any) -> Any:
+        items = [self.argument(f"{name}_{i}", item) for i, item in enumerate(spec.items)]
+        block = getattr(spec.make, "shape", None)
+        if block is None:
+            return tuple(items) if spec.make is tuple else spec.make(*items)
+        shape, strides = items[1 : 1 + len(block)], items[1 + len(block) :]
+        return make_tensor_descriptor(self.ctx.sem, items[0], shape, strides, block, spec.make.padding)
 
 
 def inline(ctx: Context, function: FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:

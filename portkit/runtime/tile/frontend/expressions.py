@@ -211,7 +211,7 @@ def _axis(ctx: Context, key: ast.expr) -> bool:
     if not isinstance(key, ast.Slice) and evaluate(ctx, key) is None:
         return True
     raise KernelError(
-        "a tile is indexed with `:` and `None` only",
+        "unsupported tensor index: a tile is indexed with `:` and `None` only",
         remedy="Choose elements when loading, by pointer arithmetic, or with tl.where and a reduction.",
     )
 

@@ -38,14 +38,6 @@ class Answer:
         return self.value
 
 
-_TRITON_NAMES = {
-    "i1": "int1",
-    "f16": "fp16",
-    "f32": "fp32",
-    "f64": "fp64",
-    "bf16": "bf16",
-}
-
 _VALUE: dict[str, Callable[[ir.Value], Any]] = {
     "dtype": lambda v: v.type.element,
     "type": lambda v: v.type,
@@ -60,20 +52,27 @@ _TYPE: dict[str, Callable[[ir.Type], Any]] = {
     "is_block": lambda t: Answer(t.is_tile),
 }
 _DTYPE: dict[str, Callable[[ir.DType], Any]] = {
-    "name": lambda d: _TRITON_NAMES.get(str(d), f"{d.kind}{d.bits}"),
+    "name": lambda d: d.name,
     "primitive_bitwidth": lambda d: d.bits,
     "int_bitwidth": lambda d: d.bits,
     "itemsize": lambda d: d.size,
     "scalar": lambda d: d,
     "is_floating": lambda d: Answer(d.is_float),
-    "is_standard_floating": lambda d: Answer(d.is_float),
+    "is_standard_floating": lambda d: Answer(d.is_float and not d.is_float8),
     "is_int": lambda d: Answer(d.is_int),
     "is_bool": lambda d: Answer(d.is_bool),
     "is_int_signed": lambda d: Answer(d.is_int and not is_unsigned(d)),
     "is_int_unsigned": lambda d: Answer(is_unsigned(d)),
     "is_ptr": lambda d: Answer(False),
     "is_block": lambda d: Answer(False),
-    "is_fp8": lambda d: Answer(False),
+    "is_fp8": lambda d: Answer(d.is_float8),
+    "is_fp8e4nv": lambda d: Answer(d == ir.F8E4NV),
+    "is_fp8e4b8": lambda d: Answer(d == ir.F8E4B8),
+    "is_fp8e4b15": lambda d: Answer(d == ir.F8E4B15),
+    "is_fp8e5": lambda d: Answer(d == ir.F8E5),
+    "is_fp8e5b16": lambda d: Answer(d == ir.F8E5B16),
+    "fp_mantissa_width": lambda d: d.fp_mantissa_width,
+    "exponent_bias": lambda d: d.exponent_bias,
     "is_fp16": lambda d: Answer(d == ir.F16),
     "is_bf16": lambda d: Answer(d == ir.BF16),
     "is_fp32": lambda d: Answer(d == ir.F32),

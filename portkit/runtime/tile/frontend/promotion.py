@@ -78,9 +78,15 @@ def promote(
         return _divides(ir.BF16, division)
     if ir.BF16 in (a, b):
         return ir.F32
+    if a.is_float8 and b.is_float8:
+        return a if a == b else ir.F16
+    if a.is_float8 or b.is_float8:
+        raise KernelError(
+            f"{a} and {b} have no common type", remedy="Cast one of them, e.g. x.to(tl.float32)."
+        )
     if division and is_unsigned(a) != is_unsigned(b):
         raise KernelError(
-            f"{a} and {b} can't be divided: one is signed, the other is not",
+            f"Cannot use /, // or % with {a} and {b} because they have different signedness",
             remedy="Cast one of them, e.g. x.to(tl.int32).",
         )
     return promote_integers(a, b)

@@ -80,6 +80,10 @@ class Semantics:
         exact = element.is_float or (isinstance(known, int) and promotion.fits(known, element))
         if known is not None and (exact or element.is_bool):
             return self.const(known, element)
+        assert isinstance(source, ir.DType)
+        assert isinstance(element, ir.DType)
+        if (source.is_float8 or element.is_float8) and ir.F32 not in (source, element):
+            return self.cast(self.cast(value, ir.F32), element)
         if element.is_bool:
             zero = self.const(0, source, value.type.shape)
             return self.builder.value("cmp", [value, zero], target, pred="ne")
@@ -172,6 +176,9 @@ class Semantics:
             return self._offset(symbol, a, b)
         if symbol in ARITHMETIC:
             x, y = self.unify(a, b)
+            if x.type.dtype.is_float8:
+                wide = self.binary(symbol, self.cast(x, ir.F32), self.cast(y, ir.F32))
+                return self.cast(wide, x.type.element)
             return self.builder.value(ARITHMETIC[symbol], [x, y], x.type)
         if symbol in COMPARISONS:
             return self.compare(symbol, a, b)
@@ -203,15 +210,18 @@ class Semantics:
     def compare(self, symbol: str, a: Operand, b: Operand) -> ir.Value:
         """A comparison: i1, true where it holds."""
         x, y = self.unify(a, b)
+        if x.type.dtype.is_float8:
+            x, y = self.cast(x, ir.F32), self.cast(y, ir.F32)
         return self.builder.value("cmp", [x, y], x.type.with_element(ir.I1), pred=COMPARISONS[symbol])
 
     def _bitwise(self, symbol: str, a: Operand, b: Operand) -> ir.Value:
-        x, y = self.unify(a, b)
-        if not x.type.dtype.is_int:
+        types = [self._number_type(a), self._number_type(b)]
+        if not (types[0].is_int and types[1].is_int):
             raise KernelError(
-                f"operator {symbol} needs integers or booleans, not {x.type.dtype}",
+                f"invalid operands of type {types[0]} and {types[1]}: operator {symbol} needs integers",
                 remedy="Compare first, or cast with .to(tl.int32).",
             )
+        x, y = self.unify(a, b)
         return self.builder.value(BITWISE[symbol], [x, y], x.type)
 
     def true_divide(self, a: Operand, b: Operand) -> ir.Value:
@@ -231,21 +241,18 @@ class Semantics:
         return self.builder.value("idiv", [x, y], x.type)
 
     def remainder(self, a: Operand, b: Operand) -> ir.Value:
-        """`a % b` of integers, with the sign of a as in C."""
+        """`a % b`, with the sign of a as in C."""
         x, y = self.unify(a, b, division=True)
-        if not x.type.dtype.is_int:
-            raise KernelError(
-                f"portkit does not support % on {x.type.dtype} yet",
-                remedy="Write a - tl.floor(a / b) * b, which has the sign of b.",
-            )
-        return self.builder.value("irem", [x, y], x.type)
+        opcode = "irem" if x.type.dtype.is_int else "frem"
+        return self.builder.value(opcode, [x, y], x.type)
 
     # --- one operand -------------------------------------------------------------------------------
 
     def negate(self, a: Operand) -> ir.Value:
         """`-a`."""
         value = self.value(a)
-        self._number_type(value)
+        if self._number_type(value).is_float8:
+            return self.cast(self.negate(self.cast(value, ir.F32)), value.type.element)
         return self.builder.value("neg", [value], value.type)
 
     def invert(self, a: Operand) -> ir.Value:

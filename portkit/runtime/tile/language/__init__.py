@@ -7,8 +7,16 @@ Kernels are compiled from their source and never run as Python: a function calle
 from __future__ import annotations
 
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.language import extra, math, random
-from portkit.runtime.tile.language._base import PropagateNan, constexpr, pointer_type, tensor
+from portkit.runtime.tile.language import core, extra, math, random, standard, target_info
+from portkit.runtime.tile.language._base import (
+    PropagateNan,
+    builtin,
+    constexpr,
+    constexpr_function,
+    must_use_result,
+    pointer_type,
+    tensor,
+)
 from portkit.runtime.tile.language._blocks import (
     advance,
     associative_scan,
@@ -74,6 +82,7 @@ from portkit.runtime.tile.language._core import (
     zeros,
     zeros_like,
 )
+from portkit.runtime.tile.language.core import str_to_ty
 from portkit.runtime.tile.language.math import (
     abs,
     cdiv,
@@ -116,6 +125,8 @@ dtype = ir.DType
 int1, int8, int16, int32, int64 = ir.I1, ir.I8, ir.I16, ir.I32, ir.I64
 uint8, uint16, uint32, uint64 = ir.U8, ir.U16, ir.U32, ir.U64
 float16, float32, float64, bfloat16 = ir.F16, ir.F32, ir.F64, ir.BF16
+float8e5, float8e4nv, float8e4b15 = ir.F8E5, ir.F8E4NV, ir.F8E4B15
+float8e4b8, float8e5b16 = ir.F8E4B8, ir.F8E5B16
 pi32_t = ir.Pointer(ir.I32)
 TRITON_MAX_TENSOR_NUMEL = 1048576
 
@@ -140,11 +151,14 @@ __all__ = [
     "bfloat16",
     "broadcast",
     "broadcast_to",
+    "builtin",
     "cast",
     "cdiv",
     "ceil",
     "clamp",
     "constexpr",
+    "constexpr_function",
+    "core",
     "cos",
     "cumprod",
     "cumsum",
@@ -160,6 +174,11 @@ __all__ = [
     "extra",
     "fdiv",
     "flip",
+    "float8e4b8",
+    "float8e4b15",
+    "float8e4nv",
+    "float8e5",
+    "float8e5b16",
     "float16",
     "float32",
     "float64",
@@ -191,6 +210,7 @@ __all__ = [
     "min",
     "minimum",
     "multiple_of",
+    "must_use_result",
     "num_programs",
     "pair_uniform_to_normal",
     "permute",
@@ -218,13 +238,16 @@ __all__ = [
     "split",
     "sqrt",
     "sqrt_rn",
+    "standard",
     "static_assert",
     "static_print",
     "static_range",
     "store",
     "store_tensor_descriptor",
+    "str_to_ty",
     "sum",
     "swizzle2d",
+    "target_info",
     "tensor",
     "trans",
     "uint8",

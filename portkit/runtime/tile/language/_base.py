@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir
@@ -117,3 +118,22 @@ class PropagateNan:
 def pointer_type(element_ty: ir.DType, address_space: int = 1) -> ir.Pointer:
     """The type of pointers to elements of a dtype."""
     return ir.Pointer(element_ty)
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def constexpr_function(fn: _F) -> _F:
+    """Let kernels call an ordinary Python function on constants while they are compiled."""
+    fn.constexpr_function = True  # type: ignore[attr-defined]
+    return fn
+
+
+def must_use_result(fn: Any, *options: Any) -> Any:
+    """Accepted: a result that is not used is no error."""
+    return fn if callable(fn) else (lambda function: function)
+
+
+def builtin(fn: _F) -> _F:
+    """Mark a function of the language, as Triton's own modules do."""
+    return fn

@@ -119,8 +119,10 @@ class Control:
             identity = tuple(range(len(roots[j].shape)))
             same_loop = roots[j].shape == roots[k].shape
             for value, dims in self.program.grouper.leaves(roots[j]).kept:
-                if value is not args[k]:
+                if self.context.origin(value) is not args[k]:
                     continue
+                if value is not args[k]:  # seen with another shape: other elements lie at an index
+                    return False
                 before = order.index(j) < order.index(k)
                 if not (same_loop and dims == identity) and not (before and not same_loop):
                     return False

@@ -16,7 +16,7 @@ from portkit.runtime.tile.lower.math import Math
 
 MATH = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid",
         "floor", "ceil")  # fmt: skip
-FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "frem": "frem"}
 INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 INT_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
@@ -253,7 +253,7 @@ def memory_element(dtype: ir.Element) -> str:
 
 _Handler = Callable[[Elementwise, ir.Op, ir.Element, list[V]], V]
 _HANDLERS: dict[str, _Handler] = {
-    **dict.fromkeys(("add", "sub", "mul", "div", "and", "or", "xor"), Elementwise.binary),
+    **dict.fromkeys(("add", "sub", "mul", "div", "frem", "and", "or", "xor"), Elementwise.binary),
     **dict.fromkeys(("min", "max"), Elementwise.extremum),
     **dict.fromkeys(("idiv", "irem"), Elementwise.divide),
     **dict.fromkeys(("shl", "shr"), Elementwise.shift),

@@ -247,6 +247,12 @@ class Memory:
         text = f"call {t} @{name}({pointers.type} align {align} {{}}, {on.type} {{}}, {t} zeroinitializer)"
         return self._kept(buffer, code.op(text, t, pointers, on))
 
+    def read_now(self, buffer: Buffer) -> V:
+        """The only element of a kept tile of rank 0."""
+        elt = memory_element(buffer.element)
+        value = self.code.here(f"load {elt}, ptr {buffer.pointer.text}", T(elt))
+        return self._kept(buffer, value)
+
     def _kept(self, buffer: Buffer, value: V) -> V:
         return value if isinstance(buffer.element, ir.Pointer) else self.unpack(buffer.element, value)
 

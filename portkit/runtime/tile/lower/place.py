@@ -43,8 +43,13 @@ class Context:
     analysis: Analysis = field(default_factory=Analysis)
     scalars: dict[ir.Value, V] = field(default_factory=dict)
     buffers: dict[ir.Value, Buffer] = field(default_factory=dict)
+    views: dict[ir.Value, ir.Value] = field(default_factory=dict)  # tiles that lie in another one's memory
     numbers: dict[ir.Value, int] = field(default_factory=dict)
     dummy: V = field(default_factory=lambda: V("%scratch", T("ptr")))  # masked-off scalars go there
+
+    def origin(self, value: ir.Value) -> ir.Value:
+        """The tile whose memory a value lies in."""
+        return self.views.get(value, value)
 
     def number(self, value: ir.Value) -> int:
         """A stable number for ordering."""

@@ -18,7 +18,10 @@ COSTS = {
     **dict.fromkeys(("sin", "cos"), 40.0),
     **dict.fromkeys(("sqrt", "rsqrt", "div"), 5.0),
     **dict.fromkeys(("idiv", "irem"), 10.0),
-    **dict.fromkeys(("const", "arange", "splat", "broadcast", "expand_dims", "trans", "reshape"), 0.0),
+    "frem": 60.0,
+    **dict.fromkeys(
+        ("const", "arange", "splat", "broadcast", "expand_dims", "trans", "reshape", "slice"), 0.0
+    ),
 }
 REGIONS = frozenset({"for", "while", "if"})
 ROOTS = frozenset({"store", *ir.ATOMICS, "reduce", "dot", "yield", *REGIONS})
@@ -178,7 +181,10 @@ class Planner:
 
     def _reshaped(self, value: ir.Value) -> bool:
         """Whether an operation that truly reshapes takes the value: it needs it in memory."""
-        return any(op.opcode == "reshape" and source_dims(op) is None for op in self.consumers.get(value, []))
+        return any(
+            op.opcode == "slice" or (op.opcode == "reshape" and source_dims(op) is None)
+            for op in self.consumers.get(value, [])
+        )
 
     def _repeated(self, value: ir.Value, uses: set[Use]) -> bool:
         """Whether a loop over a bigger tile would compute each element once more for every row."""

@@ -10,7 +10,7 @@ from portkit.runtime.tile import ir
 from portkit.runtime.tile.affine import Dims, source_dims
 from portkit.runtime.tile.lower.alias import Aliases
 from portkit.runtime.tile.lower.control import Control
-from portkit.runtime.tile.lower.elementwise import register
+from portkit.runtime.tile.lower.elementwise import memory_element, register
 from portkit.runtime.tile.lower.emit import I32, I64, PTR, Code, T, V
 from portkit.runtime.tile.lower.evaluate import Evaluator
 from portkit.runtime.tile.lower.group import Grouper, Root
@@ -111,6 +111,8 @@ class Program:
         }
         if op.opcode in special:
             special[op.opcode](op)
+        elif op.opcode == "slice":
+            self._slice(op)
         elif not op.result.type.is_tile:
             self._scalar(op)
         elif _reinterprets(op):
@@ -163,6 +165,21 @@ class Program:
             self.add(Root("keep", source, source.type.shape, None, buffer, None))
             self.flush()
         self.context.buffers[op.result] = buffer.reshaped(op.result.type.shape)
+        self.context.views[op.result] = self.context.origin(source)
+
+    def _slice(self, op: ir.Op) -> None:
+        """A part of the operand's memory."""
+        self.flush()
+        source = op.operands[0]
+        buffer, axis, index = self.context.buffers[source], int(op.attrs["axis"]), int(op.attrs["index"])  # type: ignore[arg-type]
+        step = self.code.i64(buffer.strides[axis] * index)
+        memory = self.evaluator.memory
+        part = buffer.without(axis, self.code.gep(memory_element(buffer.element), buffer.pointer, step))
+        if op.result.type.is_tile:
+            self.context.buffers[op.result] = part
+            self.context.views[op.result] = self.context.origin(source)
+        else:
+            self.context.scalars[op.result] = memory.read_now(part)
 
     def accumulate(self, loop: ir.Op, buffers: dict[int, Buffer]) -> None:
         """Lets a dot whose result a loop carries round add to the carried tile where it lies."""
@@ -174,7 +191,9 @@ class Program:
                 continue
             spans = self.planner.spans
             users = self.planner.roots_using(arg)
-            plain = all(dims == (0, 1) for v, dims in self._accumulator_leaves(dot) if v is arg)
+            leaves = self._accumulator_leaves(dot)
+            origin = self.context.origin
+            plain = all(v is arg and dims == (0, 1) for v, dims in leaves if origin(v) is arg)
             if plain and all(spans[user][0] <= spans[dot][0] for user in users):
                 self.targets[value] = buffer
 
@@ -256,5 +275,7 @@ class Program:
 
 
 def _reinterprets(op: ir.Op) -> bool:
-    """A reshape that changes which elements are neighbours."""
+    """A reshape that changes which elements are neighbours, or a part of a tile: a view of its memory."""
+    if op.opcode == "slice":
+        return op.result.type.is_tile
     return op.opcode == "reshape" and op.result.type.is_tile and source_dims(op) is None

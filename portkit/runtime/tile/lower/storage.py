@@ -27,6 +27,15 @@ class Buffer:
         """The same memory with another shape; it must have no padding."""
         return Buffer(self.pointer, self.element, shape, dense(shape))
 
+    def without(self, axis: int, pointer: V) -> Buffer:
+        """The part at one index of an axis, which starts at `pointer`."""
+        return Buffer(
+            pointer,
+            self.element,
+            self.shape[:axis] + self.shape[axis + 1 :],
+            self.strides[:axis] + self.strides[axis + 1 :],
+        )
+
     @property
     def is_dense(self) -> bool:
         return self.strides == dense(self.shape)

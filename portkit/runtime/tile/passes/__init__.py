@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.passes import carried, cse, dce, fold, invariant
+from portkit.runtime.tile.passes import carried, cse, dce, float8, fold, invariant
 
 PIPELINE: tuple[Callable[[ir.Function], ir.Function], ...] = (
+    float8.run,
     fold.run,
     carried.run,
     invariant.run,

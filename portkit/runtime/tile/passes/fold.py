@@ -8,10 +8,26 @@ from collections.abc import Callable
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.passes._rewrite import Rewriter, emit
 
-SHAPING = frozenset({"splat", "broadcast", "expand_dims", "reshape", "trans"})
+SHAPING = frozenset({"splat", "broadcast", "expand_dims", "reshape", "trans", "slice"})
 ELEMENTWISE = frozenset(
     (
-        *("add", "sub", "mul", "div", "idiv", "irem", "and", "or", "xor", "shl", "shr", "min", "max", "cmp"),
+        *(
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "idiv",
+            "irem",
+            "frem",
+            "and",
+            "or",
+            "xor",
+            "shl",
+            "shr",
+            "min",
+            "max",
+            "cmp",
+        ),
         *("select", "neg", "abs", "not", "cast", "fma", "exp", "exp2", "log", "log2", "sqrt", "rsqrt"),
         *("addptr", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "ceil"),
     )

@@ -31,11 +31,9 @@ def _position(sem: Semantics, shape: tuple[int, ...], axis: int) -> ir.Value:
 
 
 def _pick(sem: Semantics, value: ir.Value, axis: int, index: int) -> ir.Value:
-    """The slice of a tile at an index of an axis, exactly, whatever the dtype."""
-    if value.type.shape[axis] == 1:
-        shape = value.type.shape[:axis] + value.type.shape[axis + 1 :]
-        return _scalar_or_tile(sem, value, axis, shape)
-    return _masked_sum(sem, value, sem.compare("==", _position(sem, value.type.shape, axis), index), axis)
+    """The slice of a tile at an index of an axis."""
+    shape = value.type.shape[:axis] + value.type.shape[axis + 1 :]
+    return sem.builder.value("slice", [value], value.type.with_shape(shape), axis=axis, index=index)
 
 
 def _masked_sum(sem: Semantics, value: ir.Value, mask: ir.Value, axis: int) -> ir.Value:
@@ -50,13 +48,6 @@ def _masked_sum(sem: Semantics, value: ir.Value, mask: ir.Value, axis: int) -> i
     if dtype.is_float:
         return sem.builder.value("bitcast", [found], found.type.with_element(dtype))
     return sem.cast(found, dtype)
-
-
-def _scalar_or_tile(sem: Semantics, value: ir.Value, axis: int, shape: tuple[int, ...]) -> ir.Value:
-    if shape:
-        return _shaped(sem, value, shape)
-    kind = "any" if value.type.dtype.is_bool else "max"
-    return sem.builder.value("reduce", [value], value.type.with_shape(()), kind=kind, axis=axis)
 
 
 def _choose(sem: Semantics, first: ir.Value, second: ir.Value, axis: int) -> ir.Value:

@@ -34,6 +34,8 @@ def _unary(opcode: str, sem: Semantics, x: Operand) -> ir.Value:
         raise KernelError(
             f"tl.{opcode} needs floats, not {value.type.element}", remedy="Cast first: x.to(tl.float32)."
         )
+    if value.type.dtype.is_float8:
+        value = sem.cast(value, ir.F32)
     return sem.builder.value(opcode, [value], value.type)
 
 
@@ -49,6 +51,9 @@ def abs(sem: Semantics, x: Operand) -> ir.Value:
     dtype = value.type.dtype
     if dtype.kind == "uint" or dtype.is_bool:
         return value
+    if dtype.is_float8:
+        wide = sem.builder.value("abs", [sem.cast(value, ir.F32)], value.type.with_element(ir.F32))
+        return sem.cast(wide, dtype)
     return sem.builder.value("abs", [value], value.type)
 
 
@@ -123,7 +128,8 @@ def swizzle2d(
 
 def _promoted(sem: Semantics, x: Operand) -> ir.Value:
     value = sem.value(x)
-    return sem.cast(value, ir.F32) if value.type.element == ir.BF16 else value
+    narrow = value.type.element == ir.BF16 or (not value.type.is_pointer and value.type.dtype.is_float8)
+    return sem.cast(value, ir.F32) if narrow else value
 
 
 def _extreme(sem: Semantics, opcode: str, x: Operand, y: Operand, propagate_nan: str) -> ir.Value:

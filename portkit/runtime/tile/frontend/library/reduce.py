@@ -127,6 +127,8 @@ def dot(
     (m, k), (k2, n) = input.type.shape, other.type.shape
     if k != k2:
         raise KernelError(f"tl.dot of shapes {[m, k]} and {[k2, n]}: the inner sizes differ")
+    if input.type.dtype.is_float8 and other.type.dtype.is_float8:
+        input, other = sem.cast(input, ir.F16), sem.cast(other, ir.F16)  # which has all of their numbers
     left, right = input.type.dtype, other.type.dtype
     if left != right:
         raise KernelError(

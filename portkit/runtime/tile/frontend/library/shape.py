@@ -178,10 +178,9 @@ def cast(
     bitcast: bool = False,
 ) -> ir.Value:
     """Values, or bits, in another dtype."""
-    if fp_downcast_rounding not in (None, "rtne"):
+    if fp_downcast_rounding not in (None, "rtne", "rtz"):
         raise KernelError(
-            f"portkit does not support rounding {fp_downcast_rounding!r} yet",
-            remedy='Use "rtne", the default.',
+            f"there is no rounding {fp_downcast_rounding!r}", remedy='Use "rtne", the default, or "rtz".'
         )
     value = sem.value(input)
     if isinstance(dtype, ir.Type):
@@ -189,11 +188,25 @@ def cast(
     if isinstance(dtype, ir.Pointer):
         return sem.cast(value, dtype)
     element = _dtype(dtype)
+    if fp_downcast_rounding == "rtz" and not value.type.is_pointer:
+        return _towards_zero(sem, value, element)
     if not bitcast or value.type.element == element:
         return sem.cast(value, element)
     if value.type.is_pointer or value.type.dtype.bits != element.bits:
         raise KernelError(f"a bitcast keeps the width: {value.type.element} can't become {element}")
     return sem.builder.value("bitcast", [value], value.type.with_element(element))
+
+
+def _towards_zero(sem: Semantics, value: ir.Value, element: ir.DType) -> ir.Value:
+    """A narrower float, rounded towards zero: one step back where the nearest one is larger."""
+    if not (value.type.dtype.is_float and element.is_float) or element.bits >= value.type.dtype.bits:
+        raise KernelError("rounding belongs to casts to narrower floats")
+    near = sem.cast(value, element)
+    integer = ir.DType("int", element.bits)
+    bits = sem.builder.value("bitcast", [near], near.type.with_element(integer))
+    back = sem.builder.value("bitcast", [sem.binary("-", bits, 1)], near.type)
+    sizes_ = [sem.builder.value("abs", [v], v.type) for v in (sem.cast(near, value.type.element), value)]
+    return sem.select(sem.compare(">", sizes_[0], sizes_[1]), back, near)
 
 
 def logical_and(sem: Semantics, input: Operand, other: Operand) -> ir.Value:

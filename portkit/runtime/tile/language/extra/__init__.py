@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from portkit.runtime.tile.language.extra import cuda, libdevice
+from portkit.runtime.tile.language.extra import cpu, cuda, libdevice
 
-__all__ = ["cuda", "libdevice"]
+__all__ = ["cpu", "cuda", "libdevice"]
