@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ from portkit.scopes import Tree
 from portkit.source import Kind, Source
 
 CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK})
+_WORD = re.compile(rb"\w+")
+_IMPORT_LINE = 2_000  # bytes of a line that may import something
 _MORE_MINUTES = 2  # to change one more place like the first
 
 
@@ -45,6 +48,43 @@ class RuleFault(Exception):
     """A rule raised: our fault (or that of the package the rule comes from), never the user's."""
 
 
+class _Arranged:
+    """The rules that look at files of one kind, with what makes each of them look."""
+
+    def __init__(self, rules: Iterable[Rule], kind: Kind) -> None:
+        self.rules: list[tuple[Rule, frozenset[bytes]]] = []
+        triggers: set[bytes] = set()
+        imports: set[bytes] = set()
+        kinds = {kind, Kind.METADATA} if kind is Kind.NOTEBOOK else {kind}
+        for rule in rules:
+            wanted: set[bytes] = set()
+            if kinds & rule.text_kinds:
+                wanted.update(rule.triggers)
+            if kind in CODE and rule.visits():
+                wanted.update(rule.code_triggers or rule.triggers)
+                imports.update(rule.imports)
+                triggers |= wanted
+                wanted |= rule.imports
+            triggers |= wanted - imports
+            if wanted:
+                self.rules.append((rule, frozenset(wanted)))
+        self.triggers = sorted(triggers)
+        self.imports = frozenset(imports)
+
+
+def _imported(lowered: bytes, words: bytes) -> frozenset[bytes]:
+    """The words of the lines that import something, and of `words`."""
+    found = set(_WORD.findall(words))
+    position = lowered.find(b"import")
+    while position >= 0:
+        start = max(lowered.rfind(b"\n", 0, position), lowered.rfind(b"\r", 0, position)) + 1
+        end = lowered.find(b"\n", position)
+        end = len(lowered) if end < 0 else end
+        found.update(_WORD.findall(lowered[start : min(end, start + _IMPORT_LINE)]))
+        position = lowered.find(b"import", end)
+    return frozenset(found)
+
+
 class Rules:
     """The rules of a run, arranged so that each node is shown only to those that want it."""
 
@@ -54,12 +94,17 @@ class Rules:
         self.ids = frozenset(rule.id for rule in rules)
         self.opening = frozenset(rule.id for rule in rules if rule.opens_branch)
         self._visits = {rule: _visits(rule) for rule in self.rules}
-        self.triggers = sorted({trigger for rule in rules for trigger in rule.triggers})
+        self._arranged = {kind: _Arranged(self.rules, kind) for kind in Kind}
 
-    def near(self, lowered: bytes) -> list[Rule]:
-        """The rules that have a trigger in these lower-case bytes."""
-        hits = {trigger for trigger in self.triggers if trigger in lowered}
-        return [rule for rule in self.rules if not hits.isdisjoint(rule.triggers)] if hits else []
+    def near(self, lowered: bytes, kind: Kind, words: bytes = b"") -> list[Rule]:
+        """The rules that want files of a kind and have a trigger in lower-case bytes of one, or in `words`,
+        which its links bring into it."""
+        arranged = self._arranged[kind]
+        text = lowered + words
+        hits = {trigger for trigger in arranged.triggers if trigger in text}
+        names = _imported(lowered, words) if arranged.imports else frozenset[bytes]()
+        hits |= arranged.imports & names
+        return [rule for rule, wanted in arranged.rules if not hits.isdisjoint(wanted)] if hits else []
 
     def dispatch(self, near: Iterable[Rule]) -> dict[type[ast.AST], list[Visit]]:
         """Node type → the methods of these rules that want it."""
@@ -84,8 +129,7 @@ def check_source(source: Source, rules: Rules, operators: str, links: Links = NO
     lowered = source.data.lower()
     if source.encoding not in ("utf-8", "latin-1"):
         lowered = source.text.lower().encode()
-    words = lowered + links.words
-    near = [rule for rule in rules.near(words) if _looks_at(rule, source.kind, words)]
+    near = rules.near(lowered, source.kind, links.words)
     counts = source.kind in CODE and b"torch" in lowered
     if not near and not counts and b"portkit:" not in lowered:
         return result
@@ -99,16 +143,6 @@ def check_source(source: Source, rules: Rules, operators: str, links: Links = NO
     result.findings = folded(result.findings)
     _give_ids(result)
     return result
-
-
-def _looks_at(rule: Rule, kind: Kind, lowered: bytes) -> bool:
-    """Whether a rule whose trigger is there wants files of this kind."""
-    kinds = {kind, Kind.METADATA} if kind is Kind.NOTEBOOK else {kind}
-    if kinds & rule.text_kinds:
-        return True
-    if kind not in CODE or not rule.visits():
-        return False
-    return not rule.code_triggers or any(trigger in lowered for trigger in rule.code_triggers)
 
 
 class _Prelude:

@@ -108,7 +108,8 @@ class Rule:
     name: ClassVar[str]  # the bad pattern, equal to the module's name
     phase: ClassVar[Phase]
     triggers: ClassVar[tuple[bytes, ...]]  # lower-case; a file whose lower-cased bytes hold none is skipped
-    code_triggers: ClassVar[tuple[bytes, ...]] = ()  # one of them is needed too, in Python and notebooks
+    code_triggers: ClassVar[tuple[bytes, ...]] = ()  # for Python and notebooks, where `triggers` are too many
+    imports: ClassVar[frozenset[bytes]] = frozenset()  # lower-case words that trigger where they are imported
     opens_branch: ClassVar[bool] = False  # its rewrite of a test lets other devices into the branch behind
     stops_import: ClassVar[bool] = (
         False  # what it refuses at import time keeps the module from being imported

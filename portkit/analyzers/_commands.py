@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from portkit.analyzers._lines import Line
 from portkit.rule import Context
@@ -22,7 +23,7 @@ _SLASHES = re.compile(r"(?:^|(?<=\s))//.*")
 def commands(ctx: Context) -> Iterator[Line]:
     """The command lines of a file or cell.  A line that is continued is one with those that continue it, and
     every character keeps its place; comments, and what is only printed, are blank."""
-    lines: Iterator[Line]
+    lines: Iterable[Line]
     if ctx.kind is Kind.NOTEBOOK and not _SHELL_CELL.match(ctx.text):
         lines = (line for line in _logical(ctx.text, "#") if _MAGIC.match(line.text))
     else:
@@ -32,7 +33,12 @@ def commands(ctx: Context) -> Iterator[Line]:
             yield line
 
 
-def _logical(text: str, comment: str) -> Iterator[Line]:
+@lru_cache(maxsize=2)  # several rules look at the same file
+def _logical(text: str, comment: str) -> tuple[Line, ...]:
+    return tuple(_split(text, comment))
+
+
+def _split(text: str, comment: str) -> Iterator[Line]:
     start, parts, offset = 0, "", 0
     for raw in text.splitlines(keepends=True):
         if not parts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 from portkit import tables
 from portkit.finding import Phase
 
-_SHORT = 5  # letters up to which a name stands in other words too
 _FOLDER = tables.FOLDER / "libraries"
 
 
@@ -145,15 +143,6 @@ def _patterns() -> tuple[tuple[re.Pattern[str], Library], ...]:
 
 
 @cache
-def triggers() -> tuple[bytes, ...]:
-    """Lower-case words without which a file can't import any of the libraries."""
-    return tuple(sorted(set(_trigger_words())))
-
-
-def _trigger_words() -> Iterator[bytes]:
-    for name in by_import():
-        first = name.lower().partition(".")[0]
-        if first == "cuda" or len(first) <= _SHORT:  # in many words: ask for the import of it
-            yield from (f"import {first}".encode(), f"from {first}".encode(), f", {first}".encode())
-        else:
-            yield first.encode()
+def words() -> frozenset[bytes]:
+    """Lower-case words of which each import of a library has one."""
+    return frozenset(name.lower().partition(".")[0].encode() for name in by_import())

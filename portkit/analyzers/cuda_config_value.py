@@ -92,7 +92,16 @@ class CudaConfigValue(Rule):
         *(b"precision", b"pin_memory", b"pinned", b"opt_level", b"8bit", b"4bit", b"paged_", b"fp8", b"bnb"),
         *(b"transformer_", b"device_map", b"loss_scale", b"fused", b"dali", b"tensorrt", b"bitsandbytes"),
         *(b"attn", b"attention", b"triton", b"nvtx", b"fusion", b"fsdp", b"gptq", b"awq", b"onebit"),
-        *_libraries.triggers(),
+        *(
+            b"deepspeed",
+            b"xformers",
+            b"torch_scatter",
+            b"spconv",
+            b"minkowski",
+            b"tinycudann",
+            b"causal_conv1d",
+        ),
+        *(b"mamba_ssm", b"liger_kernel", b"fla.", b"cupy", b"modelopt", b"fbgemm"),
     )
     text_kinds = frozenset({Kind.YAML, Kind.JSON, Kind.TOML, Kind.INI, Kind.METADATA})
 

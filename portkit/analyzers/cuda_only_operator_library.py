@@ -36,7 +36,8 @@ class CudaOnlyOperatorLibrary(Rule):
     name = "cuda_only_operator_library"
     phase = Phase.OPERATOR
     stops_import = True
-    triggers = _libraries.triggers()
+    triggers = (b"flash_attn", b"xformers", b"bitsandbytes", b"transformer_engine", b"deepspeed", b"apex.")
+    imports = _libraries.words()
 
     def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
         for item in node.names:
