@@ -125,12 +125,27 @@ def scan(
             _merge(result, one)
     if kept is not None:
         kept.save()
-    result.findings = sorted(_outside_ignores(result.findings, config), key=_order)
+    found_elsewhere = _outside_project(_outside_ignores(result.findings, config), chosen, result.python)
+    result.findings = sorted(found_elsewhere, key=_order)
     shown = {id(item) for item in _outside_ignores([item.finding for item in result.suppressed], config)}
     result.suppressed = [item for item in result.suppressed if id(item.finding) in shown]
     result.suppressed.sort(key=lambda item: _order(item.finding))
     result.unparsed.sort(key=lambda item: (item.path, item.line or 0))
     return result
+
+
+def _outside_project(
+    findings: Sequence[Finding], rules: Sequence[type[Rule]], python: Sequence[str]
+) -> list[Finding]:
+    """Findings without those about packages that the project itself defines: it is their code that counts."""
+    about_imports = {rule.id for rule in rules if rule.imports}
+    own = packages.Own(python)
+
+    def is_own(item: Finding) -> bool:
+        name = (item.qualified_name or "").partition(".")[0]
+        return item.rule in about_imports and bool(name) and own.has(item.location.path, name)
+
+    return [item for item in findings if not is_own(item)]
 
 
 def _link(found: Sequence[Found], looked: dict[str, Looked], looker: Looker) -> dict[str, Links]:

@@ -83,7 +83,7 @@ def table(
             if asked.name not in _NO_PACKAGE:
                 row = rows.setdefault(_identity(asked.name), Package(asked.name))
                 row.declared.append(Declared(path, asked.line, asked.cell, asked.spec))
-    own = _Own(python)
+    own = Own(python)
     for path, found in sorted(imported.items()):
         for name, item in own.outside(path, found):
             key = _imported(name, rows)
@@ -172,7 +172,7 @@ def _portable() -> frozenset[str]:
     return frozenset(_facts()["portable"]["names"])
 
 
-class _Own:
+class Own:
     """Which imports are of the project's own modules."""
 
     def __init__(self, python: Sequence[str]) -> None:
@@ -189,7 +189,7 @@ class _Own:
         for parts, item in found.items():
             library = _libraries.of_name(".".join(parts))
             name = library.package if library is not None else parts[0]
-            if parts[0] in sys.stdlib_module_names or self._has(path, parts[0]):
+            if parts[0] in sys.stdlib_module_names or self.has(path, parts[0]):
                 continue
             known = merged.setdefault(name, Import(item.line, sure=item.sure))
             known.line = min(known.line, item.line)
@@ -197,7 +197,8 @@ class _Own:
             known.guarded += item.guarded
         yield from merged.items()
 
-    def _has(self, path: str, name: str) -> bool:
+    def has(self, path: str, name: str) -> bool:
+        """Whether a top-level name is a module of the project, as a file there sees it."""
         folder = dirname(path)
         while True:
             if (f"{folder}/{name}" if folder else name) in self.modules:

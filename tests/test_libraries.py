@@ -189,3 +189,19 @@ def test_a_kernel_is_one_finding_whatever_it_calls() -> None:
         "k is a kernel for numba.cuda: kernels that are compiled for CUDA",
         "g is a kernel for numba.cuda: kernels that are compiled for CUDA",
     ]
+
+
+def test_a_project_that_is_a_library_itself_does_not_depend_on_it(tmp_path: Path) -> None:
+    (tmp_path / "apex").mkdir()
+    (tmp_path / "apex" / "__init__.py").write_text("")
+    (tmp_path / "apex" / "amp.py").write_text("def initialize(x):\n    return x\n")
+    (tmp_path / "train.py").write_text("from apex import amp\nimport cupy\namp.initialize(cupy.zeros(1))\n")
+    found = engine.scan([tmp_path], rules=[RULES["PK102"]]).findings
+    assert [item.qualified_name for item in found] == ["cupy", "cupy.zeros"]
+
+
+def test_a_decorator_that_compiles_nothing_makes_no_kernel() -> None:
+    text = "from fla.utils import input_guard\n\n\n@input_guard\ndef forward(x):\n    return x\n"
+    assert [item.message for item in _found(text)][1:] == [
+        "fla.utils.input_guard needs CUDA: helpers around Triton (fla)"
+    ]

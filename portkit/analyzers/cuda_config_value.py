@@ -17,6 +17,7 @@ _PAIR = re.compile(
     r"""(?:(?<=[\s{,\[("'])|^)(?P<key>[A-Za-z_][\w.-]*)["']?\s*[:=](?!=)\s*"""
     r"""(?P<value>"[^"]*"|'[^']*'|\[[^\]]*\]|[^\s,}\]#;][^,}\]#;\n]*|)"""
 )
+_COLON = frozenset({Kind.YAML, Kind.JSON})  # where `=` belongs to commands and texts
 _ENABLED = re.compile(r"[\s{,\"']enabled[\"']?\s*[:=]\s*[\"']?(?P<value>true|auto|on|yes)\b", re.I)
 _SECTIONS = re.compile(r"(?:fp16|amp)\Z", re.I)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+\Z")
@@ -122,6 +123,10 @@ class CudaConfigValue(Rule):
 
     def _pair(self, line: _lines.Line, match: re.Match[str], ctx: Context) -> Iterator[Finding]:
         key = match["key"].lower().rpartition(".")[2].replace("-", "_")
+        if match["key"].isupper() and "_" in match["key"]:
+            return  # a variable of the environment, which the rule about commands looks at
+        if ctx.kind in _COLON and "=" in line.text[match.end("key") : match.start("value")]:
+            return
         raw = match["value"].strip()
         value = raw.strip("\"'").strip()
         span = Span(line.start + match.start("value"), line.start + match.start("value") + len(raw))

@@ -71,7 +71,7 @@ class CudaOnlyOperatorLibrary(Rule):
             return
         if _is_test(node, parent) or _references.is_alias(node, ctx):
             return
-        kernel = _kernel_under(node, ctx)
+        kernel = _kernel_under(node, ctx) if _compiles(name, library) else None
         if kernel is not None:
             yield self._kernel(node, ctx, library, name, kernel)
         elif not _in_kernel(node, library, ctx):
@@ -153,9 +153,14 @@ def _in_kernel(node: ast.AST, library: _libraries.Library, ctx: Context) -> bool
         if isinstance(parent, ast.FunctionDef):
             for decorator in parent.decorator_list:
                 name = ctx.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator)
-                if name is not None and _libraries.of_name(name) is library:
+                if name is not None and _libraries.of_name(name) is library and _compiles(name, library):
                     return True
     return False
+
+
+def _compiles(name: str, library: _libraries.Library) -> bool:
+    """Whether a name is a decorator under which the library compiles a function."""
+    return name.rpartition(".")[2] in library.kernels
 
 
 def _all_replaced(node: ast.Import, library: _libraries.Library, ctx: Context) -> bool:
