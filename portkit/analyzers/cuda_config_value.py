@@ -36,6 +36,7 @@ class _Row:
     instead: str
     support: Support
     note: str
+    beside: re.Pattern[str] | None  # what the file must hold too
 
 
 @cache
@@ -48,6 +49,7 @@ def _rows() -> tuple[_Row, ...]:
             row["instead"],
             Support(row.get("support", "manual")),
             row.get("note", ""),
+            re.compile(row["beside"], re.I) if "beside" in row else None,
         )
         for row in tables.load("config")["row"]
     )
@@ -135,7 +137,7 @@ class CudaConfigValue(Rule):
             return
         known = "device" if ctx.is_device_setting(key) else key
         row = _row(known, value) if value and value != "{" else None
-        if row is not None:
+        if row is not None and (row.beside is None or row.beside.search(ctx.text)):
             yield ctx.finding(
                 self,
                 span,

@@ -21,14 +21,26 @@ _BUILDS = {
 _FUNCTION = re.compile(
     r"(?:to|move|is|has|use|with|get|set|check|requires?|skip)_|.*_(?:to|if|no|on|for)_cuda"
 )
-_PLACES = frozenset({"CUDA_HOME", "ROCM_HOME", "_find_cuda_home", "CUDNN_HOME"})
+_PLACES = frozenset(
+    {"CUDA_HOME", "ROCM_HOME", "HIP_HOME", "_find_cuda_home", "CUDNN_HOME", "_join_cuda_home"}
+)
+_PORTABLE = frozenset({"BuildExtension", "CppExtension"})
+_NEUTRAL = frozenset(
+    {"include_paths", "library_paths", "IS_WINDOWS", "IS_LINUX", "IS_MACOS", "verify_ninja_availability"}
+)
+_WITHOUT = (Support.MANUAL, "It is None without CUDA: build without the CUDA sources then.")
+_KEEP = (Support.PORTABLE, "Keep it: sources that are C++ alone need nothing else.")
+_LOOK = (Support.UNKNOWN, "See whether it is reached where there is no CUDA.")
+_LOADED = (Support.UNKNOWN, "If it does, load it under a test for CUDA, with torch operators otherwise.")
+_REMOVED = (Support.MANUAL, "Build the code with torch.utils.cpp_extension, or port it to torch operators.")
 
 
 class CudaExtensionBuild(Rule):
     """CUDA code is compiled when the package is built or imported.
 
     What: `CUDAExtension` in setup.py; `torch.utils.cpp_extension.load` and `load_inline` of CUDA sources;
-    `CUDA_HOME`; CUDA C++ in a string; modules whose name ends with `_cuda`.
+    `CUDA_HOME`; `torch.ops.load_library`; CUDA C++ in a string, each of its kernels; modules
+    whose name ends with `_cuda`.
     Why: the build, or even the import, fails where there is no nvcc.
     Instead: port the kernels (`@portkit.jit`, or torch operators), and build or load the extension only where
     there is CUDA.
@@ -40,7 +52,16 @@ class CudaExtensionBuild(Rule):
     phase = Phase.FULL_MODEL
     stops_import = True
     minutes = 120
-    triggers = (b"cpp_extension", b"cudaextension", b"load_inline", b"__global__", b"_cuda")
+    triggers = (
+        b"cpp_extension",
+        b"cudaextension",
+        b"load_inline",
+        b"__global__",
+        b"_cuda",
+        b"_ext",
+        b"load_library",
+        b"utils.ffi",
+    )
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node.func) or ""
@@ -86,11 +107,16 @@ class CudaExtensionBuild(Rule):
 
     def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
         for item in node.names:
-            if item.name.endswith("_cuda") and _libraries.of_name(item.name) is None:
+            if item.name.endswith(("_cuda", "._ext")) and _libraries.of_name(item.name) is None:
                 yield self._module(node, item.name, ctx)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
-        if node.module and node.module.endswith("_cuda") and _libraries.of_name(node.module) is None:
+        compiled = (node.module or "").rpartition(".")[2]
+        if (
+            node.module
+            and (compiled.endswith("_cuda") or compiled == "_ext")
+            and _libraries.of_name(node.module) is None
+        ):
             yield self._module(node, node.module, ctx)
             return
         package = "." * node.level + (f"{node.module}." if node.module else "")
@@ -120,20 +146,31 @@ class CudaExtensionBuild(Rule):
 
     def _place(self, node: ast.expr, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node) or ""
-        if name.startswith(_EXTENSION) and name.removeprefix(_EXTENSION) in _PLACES:
-            yield ctx.finding(
-                self,
-                node,
-                f"{name} asks where CUDA's compiler is",
-                support=Support.MANUAL,
-                remedy="It is None without CUDA: build without the CUDA sources then.",
-                qualified_name=name,
-            )
+        last = name.removeprefix(_EXTENSION)
+        if name == "torch.ops.load_library":
+            yield self._told(node, ctx, name, "loads a compiled library, which may hold CUDA code", *_LOADED)
+        elif name.startswith("torch.utils.ffi."):
+            yield self._told(node, ctx, name, "was removed from torch with version 1.0", *_REMOVED)
+        elif not name.startswith(_EXTENSION) or last in _NEUTRAL or last in _BUILDS:
+            return
+        elif last in _PLACES:
+            yield self._told(node, ctx, name, "asks where CUDA's compiler is", *_WITHOUT)
+        elif last in _PORTABLE:
+            yield self._told(node, ctx, name, "builds with the compilers that there are", *_KEEP)
+        elif "." not in last:
+            yield self._told(node, ctx, name, "is a part of the build of extensions", *_LOOK)
+
+    def _told(
+        self, node: ast.expr, ctx: Context, name: str, what: str, support: Support, remedy: str
+    ) -> Finding:
+        return ctx.finding(
+            self, node, f"{name} {what}", support=support, remedy=remedy, qualified_name=name, group=name
+        )
 
 
 def _may_be_compiled(name: str) -> bool:
     """Whether a name may be a compiled module: `points_cuda`, unlike the function `move_to_cuda`."""
-    return name.endswith("_cuda") and not _FUNCTION.match(name)
+    return name == "_ext" or (name.endswith("_cuda") and not _FUNCTION.match(name))
 
 
 def _has_cuda(node: ast.Call, last: str, ctx: Context) -> bool:
