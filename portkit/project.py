@@ -218,7 +218,8 @@ class Project:
         if name.startswith("_"):
             return False
         inner = any(self._brings(other, further, name, depth + 1) for further, _ in theirs.stars)
-        return name in self._exported(other, theirs) or inner
+        asked = self._of(other, name)
+        return inner or (asked is not None and name in self._exported(other, asked))
 
     def _onward(
         self,
@@ -273,6 +274,8 @@ class Project:
         return next(iter(ends.values()), None)
 
     def _exported(self, module: str, facts: Facts) -> dict[str, Export]:
+        if module not in self.facts:
+            return dict(facts.exports)  # only what was asked for
         if module not in self._exports:
             self._exports[module] = dict(facts.exports)
         return self._exports[module]

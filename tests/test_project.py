@@ -327,3 +327,16 @@ def test_an_attribute_of_something_else_is_no_setting(tmp_path: Path) -> None:
         "train.py": "import torch\ndef run(batch, x):\n    return x.to(batch.where)\n",
     }
     assert [f.support for f in scanned(tmp_path, files)] == [Support.UNKNOWN]
+
+
+def test_a_star_import_below_may_bind_a_name_anew(tmp_path: Path) -> None:
+    files = {
+        "mine.py": "def synchronize(): pass\n",
+        "train.py": SYNC + "from mine import *\nsynchronize()\n",
+        "above.py": "from mine import *\n" + SYNC + "synchronize()\n",
+    }
+    found = scanned(tmp_path, files)
+    assert [(f.location.path, f.support) for f in found] == [
+        ("above.py", Support.AUTO),
+        ("train.py", Support.UNKNOWN),
+    ]
