@@ -42,6 +42,10 @@ class Library:
     partly: bool  # the package, or a build of it, runs elsewhere too
     by: str  # the rule that looks at its imports; empty for the rule about libraries
 
+    def of(self, qualified: str) -> str:
+        """The import name of this library that a qualified name begins with."""
+        return next((item for item in self.imports if f"{qualified}.".startswith(f"{item}.")), self.package)
+
 
 @cache
 def libraries() -> tuple[Library, ...]:
@@ -105,8 +109,7 @@ def needs_cuda(qualified: str) -> Library | None:
 def use_of(library: Library, qualified: str) -> Use | None:
     """What the table says of a name: the row that reaches furthest into it, then the most exact one."""
     parts = qualified.split(".")
-    package = next((item for item in library.imports if f"{qualified}.".startswith(f"{item}.")), "")
-    below = parts[package.count(".") + 1 :] if package else parts
+    below = parts[library.of(qualified).count(".") + 1 :]
     for end in range(len(below), 0, -1):
         fitting = [use for use in library.uses.get(below[end - 1], ()) if _fits(use.name, below[:end])]
         if fitting:

@@ -9,6 +9,7 @@ from functools import cache
 
 from portkit import tables
 from portkit.analyzers import _libraries, _lines
+from portkit.analyzers.cuda_environment import VARIABLE
 from portkit.finding import Effort, Finding, Phase, Span, Support
 from portkit.rule import Context, Rule
 from portkit.source import Kind
@@ -125,7 +126,7 @@ class CudaConfigValue(Rule):
 
     def _pair(self, line: _lines.Line, match: re.Match[str], ctx: Context) -> Iterator[Finding]:
         key = match["key"].lower().rpartition(".")[2].replace("-", "_")
-        if match["key"].isupper() and "_" in match["key"]:
+        if VARIABLE.match(match["key"]):
             return  # a variable of the environment, which the rule about commands looks at
         if ctx.kind in _COLON and "=" in line.text[match.end("key") : match.start("value")]:
             return

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from portkit.analyzers import _commands, _lines, _patterns
 from portkit.analyzers.cuda_environment import advice
-from portkit.finding import Finding, Phase
+from portkit.finding import Finding, Phase, Support
 from portkit.rule import Context, Rule
 from portkit.source import Kind
 
@@ -22,6 +22,11 @@ _SET = re.compile(
 )
 _READ = re.compile(rf"\$\{{?(?P<name>{_NAMES})\b(?P<other>)")
 _YAML = re.compile(rf"^\s*-?\s*[\"']?(?P<name>{_NAMES})[\"']?\s*:|\bname:\s*[\"']?(?P<other>{_NAMES})\b")
+_OWN = re.compile(  # of the user's own, or of a program: CUDA's are known by name
+    r"CUDA_(?!VISIBLE_DEV|DEVICE|LAUNCH|HOME|PATH|ROOT|BIN|LIB|INC|TOOLKIT|CACHE|MODULE|FORCE|DISABLE|MPS|VER|ARCH"
+    r"|ENABLE|COREDUMP|AUTO|NVCC|SCALE|GRAPHS|PKG|COMPAT|DRIVER|CUDART|MAJOR|MINOR|SDK|LAZY|MANAGED|INSTALL|DEBUGGER)"
+)
+_UNSURE = (Support.UNKNOWN, "If it is one, it belongs to the machine with CUDA.")
 _ASKED = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)\s")
 
 
@@ -79,11 +84,12 @@ class CudaLauncher(Rule):
         for expression in expressions:
             for match in expression.finditer(line.text):
                 name = match["name"] or match["other"]
-                support, remedy = advice(name)
+                support, remedy = advice(name) if not _OWN.match(name) else _UNSURE
+                known = "is" if support is not Support.UNKNOWN else "may be"
                 yield ctx.finding(
                     self,
                     line.span(match, "name" if match["name"] else "other"),
-                    f"{name} is a variable of NVIDIA's software",
+                    f"{name} {known} a variable of NVIDIA's software",
                     support=support,
                     remedy=remedy,
                     group=f"variable {name}",

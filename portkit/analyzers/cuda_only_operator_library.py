@@ -80,13 +80,13 @@ class CudaOnlyOperatorLibrary(Rule):
     def _use(self, node: ast.expr, ctx: Context, library: _libraries.Library, name: str) -> Finding:
         use = _libraries.use_of(library, name)
         minutes = use.effort if use is not None else library.effort
-        row = f"{library.package}.{use.name}" if use is not None else library.package
+        row = f"{library.package}.{use.name}" if use is not None else library.of(name)
         return ctx.finding(
             self,
             node,
             f"{name} needs CUDA: {use.what} ({library.package})"
             if use is not None
-            else f"{library.package} is used, and needs CUDA: {library.what}",
+            else f"{library.of(name)} is used, and needs CUDA: {library.what}",
             support=Support.MANUAL,
             remedy=use.instead if use is not None else library.instead,
             qualified_name=name,
@@ -123,13 +123,13 @@ class CudaOnlyOperatorLibrary(Rule):
         return ctx.finding(
             self,
             node,
-            f"{library.package} needs CUDA: {library.what}",
+            f"{library.of(name)} needs CUDA: {library.what}",
             support=Support.PORTABLE if guarded else Support.MANUAL,
             remedy="The program goes on without it." if guarded else library.instead,
             qualified_name=name,
             phase=library.phase,
             effort=Effort(0 if guarded else _IMPORT, "an import: the work is where it is used"),
-            group=f"import {library.package}",
+            group=f"import {library.of(name)}",
         )
 
 
