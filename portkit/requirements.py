@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from portkit import tables
 from portkit.scopes import Bound, Tree
 from portkit.source import Kind, Source
 
@@ -39,16 +40,25 @@ _INSTALL = re.compile(
     r"(?:^|[\s;&|!%(])(?:(?:python[\d.]*|\$?\w+)\s+-m\s+)?"
     r"(?P<tool>(?:uv\s+)?pip[\d.]*|uv|poetry|conda|mamba|micromamba)\s+(?:install|add)\s+(?P<rest>[^\n;&|]*)"
 )
-_SAID = re.compile(
-    r"\s*(?:#|(?:RUN\s+|-\s+|run:\s+)?(?:echo|printf)\b)"
-)  # no command, or one that only speaks
+_SUBSTITUTED = re.compile(r"\$\((?:[^()\n]|\([^()\n]*\))*\)")  # $(command)
+# no command, or one that only speaks
+_SAID = re.compile(r"\s*(?:#|(?:RUN\s+|-\s+|run:\s+)?(?:echo|printf)\b)")
 _WITH_VALUE = (  # options whose next word is no package
     *("-r", "--requirement", "-c", "--constraint", "-f", "--find-links", "-i", "--index-url", "--index"),
     *("--extra-index-url", "-t", "--target", "-e", "--editable", "--channel", "-n", "--name", "-p"),
     *("--prefix", "--python", "--platform", "--trusted-host", "--file", "--root", "--python-version"),
+    *("--index-strategy", "--progress-bar", "--use-feature", "--no-binary", "--only-binary", "--cache-dir"),
+    *("--timeout", "--default-timeout", "--retries", "--log", "--src", "--global-option", "--build-option"),
+    *("--config-settings", "-C", "--override", "--resolution", "--torch-backend", "--group", "--extra"),
 )
 _KEYWORDS = ("install_requires", "extras_require", "setup_requires", "tests_require")
 _HEADER = re.compile(r"^(?P<key>[\w-]+)\s*:")
+
+
+def _repositories() -> Mapping[str, str]:
+    """Repositories that are called otherwise than the package in them."""
+    known: Mapping[str, str] = tables.load("packages")["repositories"]
+    return known
 
 
 def normal(name: str) -> str:
@@ -114,7 +124,8 @@ def _one(text: str, line: int, cell: int | None = None) -> Iterator[Requirement]
             and text.startswith(("git+", "hg+", "http"))
             and not text.endswith((".whl", ".txt", ".html"))
         ):
-            yield Requirement(normal(match["name"]), f"@ {text}", line, cell)
+            name = normal(match["name"])
+            yield Requirement(_repositories().get(name, name), f"@ {text}", line, cell)
         return
     match = _SPEC.match(text)
     if match and not text.endswith((".txt", ".whl", ".gz", ".yml", ".yaml", ".in", ".toml", ".cfg", ".")):
@@ -206,6 +217,7 @@ def _shell_lines(text: str) -> str:
 def _installed(text: str, cell: int | None) -> Iterator[Requirement]:
     """`pip install a b==1`, in shell scripts, Dockerfiles and workflows."""
     joined = re.sub(r"\\[ \t]*\r?\n", lambda match: " " * len(match[0]), text)
+    joined = _SUBSTITUTED.sub(lambda match: "$" + " " * (len(match[0]) - 1), joined)
     for match in _INSTALL.finditer(joined):
         if _SAID.match(re.split(r"[\n;&|]", joined[: match.start("tool")])[-1]):
             continue

@@ -89,13 +89,16 @@ def test_commands_that_install() -> None:
         "    pip3 install torch==1.8 -f https://d \\\n"
         "      'flash-attn==2.0'\nRUN conda install -c nvidia cudatoolkit=11.3 -y\n# pip install commented\n"
         "RUN python -m pip install . -e .[dev] $EXTRA wheels/x.whl\nRUN echo pip install said\n"
-        "RUN uv pip install git+https://example.com/a/b.git\nRUN apt-get install gcc\n"
+        "RUN uv pip install --index-strategy unsafe git+https://example.com/a/flash-attention.git\n"
+        "RUN apt-get install gcc\n"
+        "RUN pip install --prefix \"$(python -c 'import sys; print(sys.prefix)')\" x\n"
     )
     assert required("Dockerfile", text) == [
         ("torch", "==1.8", 3),
         ("flash-attn", "==2.0", 3),
         ("cudatoolkit", "=11.3", 5),
-        ("b", "@ git+https://example.com/a/b.git", 9),
+        ("flash-attn", "@ git+https://example.com/a/flash-attention.git", 9),
+        ("x", "", 11),
     ]
 
 
