@@ -219,16 +219,19 @@ def _installed(text: str, cell: int | None) -> Iterator[Requirement]:
     joined = re.sub(r"\\[ \t]*\r?\n", lambda match: " " * len(match[0]), text)
     joined = _SUBSTITUTED.sub(lambda match: "$" + " " * (len(match[0]) - 1), joined)
     for match in _INSTALL.finditer(joined):
-        if _SAID.match(re.split(r"[\n;&|]", joined[: match.start("tool")])[-1]):
+        before = max(joined.rfind(end, 0, match.start("tool")) for end in "\n;&|")
+        if _SAID.match(joined, before + 1, match.start("tool")):
             continue
-        # a continuation was blanked: lines count in the text as it is
-        yield from _arguments(match["rest"], text.count("\n", 0, match.start("rest")) + 1, cell)
+        start = match.start("rest")
+        for word in _arguments(match["rest"]):
+            place = text.find(word, start)  # a continuation was blanked: lines count in the text as it is
+            yield from _one(word, text.count("\n", 0, start if place < 0 else place) + 1, cell)
 
 
-def _arguments(rest: str, line: int, cell: int | None) -> Iterator[Requirement]:
-    words = _words(re.sub(r"\s#.*", "", rest))
+def _arguments(rest: str) -> Iterator[str]:
+    """The words of a command that may be packages."""
     skip = False
-    for word in words:
+    for word in _words(re.sub(r"\s#.*", "", rest)):
         if skip or word.startswith("-"):
             skip = not skip and word in _WITH_VALUE
             continue
@@ -237,7 +240,7 @@ def _arguments(rest: str, line: int, cell: int | None) -> Iterator[Requirement]:
             continue
         if word in (".", "..") or word.startswith((".", ">", "<", "{")):
             continue
-        yield from _one(word, line, cell)
+        yield word
 
 
 def _words(text: str) -> Iterable[str]:

@@ -95,7 +95,7 @@ def test_commands_that_install() -> None:
     )
     assert required("Dockerfile", text) == [
         ("torch", "==1.8", 3),
-        ("flash-attn", "==2.0", 3),
+        ("flash-attn", "==2.0", 4),
         ("cudatoolkit", "=11.3", 5),
         ("flash-attn", "@ git+https://example.com/a/flash-attention.git", 9),
         ("x", "", 11),
