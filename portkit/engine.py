@@ -140,10 +140,14 @@ def _outside_project(
     """Findings without those about packages that the project itself defines: it is their code that counts."""
     about_imports = {rule.id for rule in rules if rule.imports}
     own = packages.Own(python)
+    # a folder without __init__.py may hold scripts about the package: it hides nothing that is installed
+    modules = {
+        f"/{path}".removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2] for path in python
+    }
 
     def is_own(item: Finding) -> bool:
         name = (item.qualified_name or "").partition(".")[0]
-        return item.rule in about_imports and bool(name) and own.has(item.location.path, name)
+        return item.rule in about_imports and name in modules and own.has(item.location.path, name)
 
     return [item for item in findings if not is_own(item)]
 

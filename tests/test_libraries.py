@@ -200,6 +200,14 @@ def test_a_project_that_is_a_library_itself_does_not_depend_on_it(tmp_path: Path
     assert [item.qualified_name for item in found] == ["cupy", "cupy.zeros"]
 
 
+def test_a_folder_of_scripts_about_a_library_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "deepspeed").mkdir()
+    (tmp_path / "deepspeed" / "launch.py").write_text("import deepspeed\n")
+    (tmp_path / "train.py").write_text("import deepspeed\n")
+    found = engine.scan([tmp_path], rules=[RULES["PK102"]]).findings
+    assert [item.location.path for item in found] == ["deepspeed/launch.py", "train.py"]
+
+
 def test_a_decorator_that_compiles_nothing_makes_no_kernel() -> None:
     text = "from fla.utils import input_guard\n\n\n@input_guard\ndef forward(x):\n    return x\n"
     assert [item.message for item in _found(text)][1:] == [

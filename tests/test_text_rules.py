@@ -128,3 +128,47 @@ def test_broken_text_raises_nothing(rule: str) -> None:
         for kind in Kind:
             if kind not in (Kind.PYTHON, Kind.NOTEBOOK):
                 engine.check_text(text + " cuda nvidia __global__ gpu", "x", kind, rules=[RULES[rule]])
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        (".gitlab-ci.yml", "train:\n  image: nvidia/cuda:12.1.0-base\n  tags:\n    - gpu\n", {"PK404"}),
+        (".gitlab-ci.yml", "train:\n  tags: [gpu]\n  script:\n    - nvidia-smi\n", {"PK403"}),
+        ("azure-pipelines.yml", "pool: gpu-pool\nsteps:\n- script: pip install triton\n", {"PK403", "PK401"}),
+        (".circleci/config.yml", "jobs:\n  t:\n    resource_class: gpu.nvidia.small\n", {"PK403"}),
+        ("Jenkinsfile", "agent { docker { image 'nvcr.io/nvidia/pytorch:23.10-py3' } } // gpu\n", {"PK404"}),
+        ("Jenkinsfile", "sh 'pip install flash-attn'\n// sh 'nvidia-smi'\n", {"PK401"}),
+        ("docker-compose.yml", "services:\n  a:\n    image: ubuntu\n    runtime: nvidia\n", {"PK403"}),
+        ("k8s.yaml", "resources:\n  limits:\n    nvidia.com/gpu: 1\n", {"PK403"}),
+        ("ds_config.json", '{"fp16": {"enabled": true}, "optimizer": {"type": "OneBitAdam"}}', {"PK402"}),
+        ("conf/trainer.yaml", "trainer:\n  accelerator: gpu\n  devices: 4\n", {"PK402"}),
+        ("pixi.toml", '[dependencies]\npytorch-cuda = "12.*"\n', {"PK401"}),
+        ("env/gpu.yaml", "name: x\nchannels:\n  - nvidia\ndependencies:\n  - numpy\n", {"PK401"}),
+        ("run.slurm", "#!/bin/bash\n#SBATCH -G 2\nsrun python a.py\n", {"PK403"}),
+        ("run.pbs", "#PBS -l select=1:ngpus=4\n", {"PK403"}),
+        # what says nothing of CUDA
+        (
+            ".gitlab-ci.yml",
+            "train:\n  image: python:3.12\n  tags:\n    - linux\n  script:\n    - pytest\n",
+            set(),
+        ),
+        ("azure-pipelines.yml", "pool:\n  vmImage: ubuntu-latest\n# nvidia-smi\n", set()),
+        (".circleci/config.yml", "jobs:\n  t:\n    resource_class: medium\n", set()),
+        ("Jenkinsfile", "sh 'pytest' // nvidia-smi\n", set()),
+        ("docker-compose.yml", "services:\n  a:\n    image: ubuntu\n    runtime: runc\n", set()),
+        ("k8s.yaml", "resources:\n  limits:\n    cpu: 1\n", set()),
+        ("ds_config.json", '{"bf16": {"enabled": true}, "fp16": {"enabled": false}}', set()),
+        ("conf/trainer.yaml", "trainer:\n  accelerator: auto\n  devices: 4\n", set()),
+        ("pixi.toml", '[dependencies]\npytorch-cpu = "*"\n[tasks]\ntriton = "run"\n', set()),
+        ("mkdocs.yml", "nav:\n  - CUDA guide: cuda.md\n  - GPU: gpu.md\ntheme: cuda-docs\n", set()),
+        ("package.json", '{"name": "gpu.js", "dependencies": {"gpu.js": "^2"}}', set()),
+        ("run.pbs", "#PBS -l select=1:ncpus=4\n", set()),
+        ("words.json", '["cuda", "gpu", "nvidia", "triton"]', set()),
+        ("Makefile", "docs:\n\tmkdocs build  # the cuda guide\n", set()),
+    ],
+)
+def test_files_of_other_tools(path: str, text: str, expected: set[str]) -> None:
+    chosen = [rule for rule in RULES.values() if rule.id.startswith("PK4")]
+    found = engine.check_text(text, path, kind_of(path), rules=chosen)
+    assert {item.rule for item in found} == expected, [item.message for item in found]

@@ -16,7 +16,7 @@ from portkit.source import Kind
 
 _PAIR = re.compile(
     r"""(?:(?<=[\s{,\[("'])|^)(?P<key>[A-Za-z_][\w.-]*)["']?\s*[:=](?!=)\s*"""
-    r"""(?P<value>"[^"]*"|'[^']*'|\[[^\]]*\]|[^\s,}\]#;][^,}\]#;\n]*|)"""
+    r"""(?P<value>"[^"]*"|'[^']*'|\[[^\]]*\]|\{|[^\s,}\]{#;][^,}\]#;\n]*|)"""
 )
 _COLON = frozenset({Kind.YAML, Kind.JSON})  # where `=` belongs to commands and texts
 _ENABLED = re.compile(r"[\s{,\"']enabled[\"']?\s*[:=]\s*[\"']?(?P<value>true|auto|on|yes)\b", re.I)
@@ -26,6 +26,7 @@ _ACCELERATOR = re.compile(
     r"\"(?:accelerator|gpuClass|gpuType)\"\s*:\s*\"(?P<value>[^\"]+)\"|\"isGpuEnabled\"\s*:\s*(?P<kaggle>true)"
 )
 _ITEM = re.compile(r"^\s*-\s+[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*$")
+_PACKAGES = ("package-lock.json", "tsconfig.json", "package.json", "pixi.toml", "Pipfile", "Cargo.toml")
 _NOTHING = frozenset({"", "none", "null", "TPU", "tpu", "standard", "high-RAM"})
 
 
@@ -217,7 +218,8 @@ class CudaConfigValue(Rule):
 
 
 def _is_lock(path: str) -> bool:
-    return path.endswith((".lock", "package-lock.json", "tsconfig.json", "package.json"))
+    """Whether a file says which packages a project needs, and nothing of how it runs."""
+    return path.endswith((".lock", *_PACKAGES))
 
 
 def _is_about_data(ctx: Context) -> bool:

@@ -67,6 +67,7 @@ class CudaLauncher(Rule):
             b"transformer_engine",
             b"pytorch_",
         ),
+        *(b"#sbatch", b"#pbs", b"#bsub"),
     )
     text_kinds = _commands.KINDS
 
