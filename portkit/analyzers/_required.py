@@ -170,7 +170,8 @@ def _installed(ctx: Context) -> Iterator[Required]:
                 yield Required(word["name"], Span(start + word.start("name"), start + word.end("name")))
             for address in (*_WHEEL.finditer(match["rest"]), *_SOURCE.finditer(match["rest"])):
                 span = Span(start + address.start("name"), start + address.end("name"))
-                yield Required(address["name"], span, source=True)
+                if not address["name"].endswith((".html", ".txt", ".json")):
+                    yield Required(address["name"], span, source=True)
         if "git clone" in line.text or "git submodule" in line.text:
             for address in _SOURCE.finditer(line.text):
                 yield Required(address["name"], line.span(address, "name"), source=True)

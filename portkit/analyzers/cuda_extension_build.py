@@ -111,6 +111,8 @@ class CudaExtensionBuild(Rule):
                 yield self._module(node, item.name, ctx)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:
+        if (node.module or "").startswith("torch."):
+            return  # of torch itself, which is there without CUDA too
         compiled = (node.module or "").rpartition(".")[2]
         if (
             node.module

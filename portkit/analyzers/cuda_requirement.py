@@ -16,6 +16,7 @@ _NAME = re.compile(r"^\s*(?P<name>[A-Za-z][\w.-]*)(?=\s*(?:\[|[=<>!~@;,]|$))")
 _BUILD = re.compile(r"(?:\+|%2B|-|_)(?P<value>cu\d{2,3})\b(?=[\w.%-]*\.whl)|\+(?P<other>cu\d{2,3})\b")
 _INDEX = re.compile(r"https?://[^\s\"',]*?/(?:whl/)?(?:nightly/)?(?:torch-[\d.]+\+)?cu\d{2,3}\b[^\s\"',\]]*")
 _NVIDIA_INDEX = re.compile(r"https?://(?:pypi\.(?:ngc\.)?nvidia\.com|pypi\.ngc\.nvidia\.com)[^\s\"',\]]*")
+_EXTRA = re.compile(r"\b(?:jax|jaxlib|tensorflow|optimum)\[[\w,-]*(?:cuda|gpu)[\w,-]*\]")
 _CONDA_BUILD = re.compile(r"=\s*(?P<value>[^\s=]*cuda?\d*[\d._]*[^\s=]*)\s*$")
 _LOCKED = re.compile(r"^name = \"(?P<name>[^\"]+)\"", re.M)
 _INSTALL_KEYWORDS = frozenset({"install_requires", "extras_require", "setup_requires", "tests_require"})
@@ -96,6 +97,8 @@ class CudaRequirement(Rule):
                     "Take torch from the default index, or from the index of the device in use.",
                     group="torch build",
                 )
+            for match in _EXTRA.finditer(line.text):
+                yield self._found(line.span(match), ctx, f"{match[0]} is taken in its build for CUDA")
             for match in _NVIDIA_INDEX.finditer(line.text):
                 yield self._found(
                     line.span(match), ctx, "Packages are taken from NVIDIA's index", group="index"
