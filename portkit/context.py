@@ -145,6 +145,8 @@ class UnitContext:
         return Span(self.lines.offset(line, column), self.lines.offset(end_line, end_column))
 
     def source(self, node: ast.AST) -> str:
+        if self._tree.is_earlier(node):
+            return ast.unparse(node)  # of another cell, whose text is not here
         span = self.span(node)
         return self.text[span.start : span.end]
 

@@ -97,8 +97,9 @@ class Tree:
         self.star_imports: list[ast.ImportFrom] = []
         self.is_dynamic = False  # whether `exec` or `globals()` may bind names of the module
         self.wanted: list[ast.AST] = []  # nodes of the wanted types, in source order
+        self.earlier: ast.Module | None = None
         if prelude:
-            earlier = ast.Module(list(prelude), [])
+            earlier = self.earlier = ast.Module(list(prelude), [])
             self.scopes[earlier] = self.top
             self.owned[earlier] = self.top
             self._walk(earlier, frozenset())
@@ -128,6 +129,10 @@ class Tree:
                         children.append((item, where))
             children.reverse()
             stack += children
+
+    def is_earlier(self, node: ast.AST) -> bool:
+        """Whether `node` stands in the prelude: its positions are those of another text."""
+        return self.earlier is not None and any(item is self.earlier for item in self.ancestors(node))
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around `node`, innermost first."""

@@ -167,6 +167,13 @@ def notebook(*cells: str) -> str:
     return json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells], "metadata": {}})
 
 
+def test_what_an_earlier_cell_defines_is_told_in_its_own_words(tmp_path: Path) -> None:
+    first = "\n" * 40 + "import torch\nbase = torch.cuda"
+    (tmp_path / "a.ipynb").write_text(notebook(first, "base.synchronize()  # cuda"))
+    (called,) = [item for item in engine.scan([tmp_path]).findings if item.location.cell == 1]
+    assert [alias.via for alias in called.aliases] == ["base = torch.cuda", "import torch"]
+
+
 def test_cells_know_what_earlier_cells_imported(tmp_path: Path) -> None:
     text = notebook(
         "%matplotlib inline\nimport torch as th", "!pip install nvidia-cuda", "th.cuda.synchronize()"
