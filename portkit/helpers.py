@@ -14,6 +14,7 @@ from pathlib import Path
 import portkit
 
 NAME = "_portkit"  # module and file of the helpers in the user's repository
+LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 MARK = "# Device helpers from portkit "
 _PACKAGE = Path(__file__).parent
 _RUNTIME = "portkit.runtime"
@@ -171,6 +172,6 @@ def _header() -> str:
     return (
         f"{MARK}{portkit.__version__}, for torch 2.6 and newer.\n"
         "# Written by `portkit migrate --vendor`, which also renews it; do not change it by hand.\n"
-        "# SPDX-License-Identifier: Apache-2.0\n"
+        f"{LICENCE}"
         '"""The device in use, and what a program asks of it: any device of torch, or the CPU alone."""\n'
     )

@@ -84,7 +84,7 @@ class Interview:
     def _show(self, finding: Finding, shown: Sequence[bytes]) -> None:
         self._say("")
         self._say(f"{finding.location}: {finding.rule} ({finding.phase.value}, {finding.support.value})")
-        self._say(f"{finding.message} {finding.remedy}")
+        self._say(f"{finding.message.rstrip('.')}. {finding.remedy}")
         lines = diffs.coloured(shown) if self.colour else shown
         self._say("".join(line.decode("utf-8", "replace") for line in lines).rstrip("\n"))
         if finding.note:

@@ -13,7 +13,7 @@ from portkit import config as settings
 from portkit import copying, diffs, engine, history, patches, progress, summary, vendoring, writing
 from portkit.config import OPERATORS, Config
 from portkit.errors import UsageError
-from portkit.finding import Phase, Unparsed
+from portkit.finding import Finding, Phase, Unparsed
 from portkit.interview import Interview
 from portkit.migrate import Options, Plan, plan, rewrite
 from portkit.rounds import comments
@@ -74,9 +74,10 @@ def run(request: Request) -> int:
             return 0
     if request.vendor or vendoring.is_vendored(made):
         vendoring.vendor(made, options.config)
+    before = _before(made, request)
     failed = _carry_out(made, request)
     if request.mode == "write" and made.changes:
-        _remember(made, request, failed)
+        _remember(made, request, before, failed)
     made.unparsed += failed
     where = summary.Where(request.path, request.output, request.patch)
     for line in summary.lines(made, request.mode, where, verbose=request.verbose):
@@ -84,16 +85,38 @@ def run(request: Request) -> int:
     return _code(made, request, failed)
 
 
-def _remember(made: Plan, request: Request, failed: Sequence[Unparsed]) -> None:
+def _is_partial(request: Request) -> bool:
+    """Whether the options of the call, rather than the settings, say what is looked at."""
+    return bool(request.select or request.ignore or request.operators or request.config)
+
+
+def _findings(made: Plan, request: Request, root: Path, known: list[Finding]) -> list[Finding]:
+    """What there is in a tree by its settings: what the plan knows, if it looked at all."""
+    if not _is_partial(request):
+        return known
+    return engine.scan([root], settings.load(root), jobs=request.jobs or None).findings
+
+
+def _before(made: Plan, request: Request) -> list[Finding] | None:
+    """The findings before the first migration that is written; None if there was one, or there is none."""
+    root = Path(request.output) if request.output else made.root
+    writes = request.mode == "write" and bool(made.changes) and Path(request.path).is_dir()
+    if not writes or history.read(root)[0]:
+        return None
+    return _findings(made, request, made.root, made.found)
+
+
+def _remember(made: Plan, request: Request, before: list[Finding] | None, failed: Sequence[Unparsed]) -> None:
     """Add to the history of the tree that was written what was there before, and what is left."""
     root = Path(request.output) if request.output else made.root
     if not Path(request.path).is_dir() or not history.folder(root).is_dir():
         return
-    found, rest = made.found, made.rest
-    if request.select or request.ignore or failed:  # the plan did not see, or do, everything
+    if before is not None:
+        history.note(root, "scan", before, history.BEFORE)
+    if failed:  # not all of the plan was done
         rest = engine.scan([root], settings.load(root), jobs=request.jobs or None).findings
-    if not history.read(root)[0] and not (request.select or request.ignore):
-        history.note(root, "scan", found, history.BEFORE)
+    else:
+        rest = _findings(made, request, root, made.rest)
     history.note(root, "migrate", rest, f"phase {request.phase}")
 
 

@@ -214,7 +214,7 @@ def _burn_down(status: Status) -> Iterator[RenderableType]:
     first, left = points[0].open(), status.now.open()
     if len(points) > _SHOWN:
         points = [points[0], *points[-_SHOWN + 1 :]]
-    share = f" ({100 * (first - left) / first:.0f} % done)" if first else ""
+    share = f" ({100 * (first - left) / first:.0f} % done)" if first >= left and first else ""
     yield Text(f"Burn-down: {left} left of {first} at the first scan{share}")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     most = max([point.open() for point in points] + [left, 1])

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from portkit import helpers, versions
+from portkit import engine, helpers, versions
 from portkit.anchors import lines_of
 from portkit.applying.quiet import quietly
 from portkit.cells import neutralise
@@ -270,7 +270,12 @@ def _redirect(change: FileChange, data: bytes, layout: _Layout) -> tuple[bytes, 
 
 def _copy(plan: Plan, path: str, names: set[str]) -> FileChange | None:
     """The file with the helpers; None if it is there already."""
-    data = helpers.text(names).encode()
+    text = helpers.text(names)
+    if engine.check_text(text, path):  # what handles CUDA portably mentions it
+        text = text.replace(
+            helpers.LICENCE, f"{helpers.LICENCE}# portkit: ignore-file portable by itself\n", 1
+        )
+    data = text.encode()
     file = plan.root / path
     before = file.read_bytes() if file.exists() else None
     if before == data:

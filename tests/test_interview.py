@@ -51,7 +51,7 @@ def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 
 def test_each_rewrite_is_shown_and_decided(talk: Talk) -> None:
     err = talk("a s s s a")
-    assert "a.py:4:5: PK902 (operator, auto)\nIt has a kernel Use the kernel.\n@@ -1,4 +1,4 @@\n" in err
+    assert "a.py:4:5: PK902 (operator, auto)\nIt has a kernel. Use the kernel.\n@@ -1,4 +1,4 @@\n" in err
     assert "+x = pk.ops.softmax(m.cuda(), dim=1)  # both\n" in err
     assert "b.py:4:5: PK903 (module, review)" in err
     assert "Note: Then it is elsewhere." in err

@@ -114,6 +114,15 @@ def test_undoing_all_leaves_nothing_where_migration_began_it(root: Path) -> None
     assert not (root / ".portkit").exists()
 
 
+def test_options_of_one_call_do_not_bend_the_curve(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate", str(root), "--phase", "full-model", "--select", "PK901", "--write"]) == 0
+    found = status(root, capfd)
+    assert [sum(point["left"].values()) for point in found["burn_down"]] == [4, 3]
+    assert sum(found["now"]["left"].values()) == 3
+    assert run(["undo", str(root)]) == 0
+    assert not (root / ".portkit").exists()
+
+
 def test_damaged_lines_are_left_out_and_counted(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (root / ".portkit").mkdir()
     assert run(["scan", str(root)]) == 0

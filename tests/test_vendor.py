@@ -125,6 +125,20 @@ def test_a_later_migration_renews_the_copy(tmp_path: Path, capfd: pytest.Capture
     assert (root / "_portkit.py").read_text() == small
 
 
+def test_the_copy_is_no_dependency_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code = "import torch\nx.record_stream(torch.cuda.current_stream())\n"
+    root = tree(tmp_path, {"a.py": code, "b.py": "import torch\ntorch.cuda.memory_summary()\n"})
+    assert run(["migrate", str(root), *FULL, "--unsafe", "--write"]) == 0
+    assert "def record_stream" in (root / "_portkit.py").read_text()
+    capfd.readouterr()
+    assert run(["scan", str(root), "--format", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)["findings"]
+    assert "b.py" in {item["path"] for item in found} <= {"a.py", "b.py"}
+    again = snapshot(root)
+    assert run(["migrate", str(root), *FULL, "--unsafe", "--write"]) == 0
+    assert snapshot(root) == again
+
+
 def test_parts_are_taken_back_with_their_import(tmp_path: Path) -> None:
     root = tree(tmp_path, {"a.py": "import torch\nx = torch.ones(1).cuda()\ntorch.cuda.synchronize()\n"})
     assert run(["migrate", str(root), *FULL, "--write"]) == 0
