@@ -6,7 +6,7 @@ import ast
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from portkit import callgraph, coherence, imports, inventory, suppress
@@ -21,6 +21,7 @@ from portkit.requirements import Requirement, of_setup
 from portkit.rule import Rule, Visit
 from portkit.scopes import Tree
 from portkit.source import Kind, Source
+from portkit.triggers import Triggers
 
 CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK})
 _WORD = re.compile(rb"\w+")
@@ -68,7 +69,7 @@ class _Arranged:
             triggers |= wanted - imports
             if wanted:
                 self.rules.append((rule, frozenset(wanted)))
-        self.triggers = sorted(triggers)
+        self.triggers = Triggers(triggers)
         self.imports = frozenset(imports)
 
 
@@ -100,19 +101,32 @@ class Rules:
         """The rules that want files of a kind and have a trigger in lower-case bytes of one, or in `words`,
         which its links bring into it."""
         arranged = self._arranged[kind]
-        text = lowered + words
-        hits = {trigger for trigger in arranged.triggers if trigger in text}
+        hits = arranged.triggers.inside(lowered + b"\n" + words if words else lowered)
         names = _imported(lowered, words) if arranged.imports else frozenset[bytes]()
         hits |= arranged.imports & names
         return [rule for rule, wanted in arranged.rules if not hits.isdisjoint(wanted)] if hits else []
 
-    def dispatch(self, near: Iterable[Rule]) -> dict[type[ast.AST], list[Visit]]:
+    def dispatch(self, near: Iterable[Rule]) -> Dispatch:
         """Node type → the methods of these rules that want it."""
-        table: dict[type[ast.AST], list[Visit]] = {}
+        table = Dispatch()
         for rule in near:
             for kind, visit in self._visits[rule]:
-                table.setdefault(kind, []).append(visit)
+                which = table.named if getattr(visit, "only_named", False) else table.every
+                which.setdefault(kind, []).append(visit)
         return table
+
+
+@dataclass
+class Dispatch:
+    """Node type → methods that want every such node, and those that want the ones that mean something."""
+
+    every: dict[type[ast.AST], list[Visit]] = field(default_factory=dict)
+    named: dict[type[ast.AST], list[Visit]] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> frozenset[type[ast.AST]]:
+        """The types of nodes that any method wants."""
+        return frozenset((*self.every, *self.named))
 
 
 def _visits(rule: Rule) -> list[tuple[type[ast.AST], Visit]]:
@@ -201,7 +215,7 @@ def _visit(
 ) -> list[Finding]:
     table = rules.dispatch(near)
     try:
-        tree = Tree(module, frozenset(table) | inventory.NODES, prelude.statements)
+        tree = Tree(module, table.kinds | inventory.NODES, prelude.statements)
         ctx = UnitContext(source.path, source.kind, unit, operators, tree, result.links)
         found = coherence.hold_back(_ask(table, tree, ctx), rules.opening, tree, ctx)
         if source.kind is Kind.PYTHON and not result.links:
@@ -220,14 +234,19 @@ def _visit(
     return found
 
 
-def _ask(table: Mapping[type[ast.AST], Sequence[Visit]], tree: Tree, ctx: UnitContext) -> list[Finding]:
+def _ask(table: Dispatch, tree: Tree, ctx: UnitContext) -> list[Finding]:
     found: list[Finding] = []
     node: ast.AST | None = None
     visit: Visit | None = None
+    every, named, resolve = table.every, table.named, ctx.names.resolve
     try:
         for node in tree.wanted:
-            for visit in table.get(type(node), ()):
+            kind = type(node)
+            for visit in every.get(kind, ()):
                 found += visit(node, ctx)
+            if kind in named and resolve(node) is not None:
+                for visit in named[kind]:
+                    found += visit(node, ctx)
     except RecursionError:
         raise
     except Exception as error:

@@ -75,6 +75,7 @@ class Names:
         self._partial: set[ast.AST] = set()
         self._starred: set[ast.AST] = set()
         self._several: set[ast.AST] = set()
+        self._assigned: dict[int, Binding | None] = {}  # by identity of a list of bindings without imports
         self.members = Members(tree)
         self.constants = Constants(tree, self.members, self._text_elsewhere)
 
@@ -180,20 +181,22 @@ class Names:
 
     def deciding(self, node: ast.Name) -> Binding | None:
         """The import or assignment that a name gets its meaning from, or None if that is not known."""
-        bindings = self._running(self.tree.bindings(node.id, node))
+        bindings = self.tree.bindings(node.id, node)
+        if not bindings:
+            return None
         hidden = self.lookup.links.hidden if self.lookup is not None else ()
         if node.id in hidden and self.tree.scope_of(node.id, node) is self.tree.top:
             self._several.add(node)
-        imports = [item for item in bindings if item.how is Bound.IMPORT]
-        others = [item for item in bindings if item.how is not Bound.IMPORT]
+        if id(bindings) in self._assigned:
+            return self._assigned[id(bindings)]
+        running = self._running(bindings)
+        imports = [item for item in running if item.how is Bound.IMPORT]
+        others = [item for item in running if item.how is not Bound.IMPORT]
         real = [item for item in others if item.value is None or not _is_placeholder(item.value)]
         if imports:
             return self._best_import(imports, real, node)
-        if not real or any(item.how is not Bound.VALUE for item in real):
-            return None
-        if len(real) > 1 and len({ast.dump(item.value) for item in real if item.value is not None}) > 1:
-            return None
-        return real[0]
+        decided = self._assigned[id(bindings)] = _only_value(real)
+        return decided
 
     def _running(self, bindings: list[Binding]) -> list[Binding]:
         """Bindings without those for type checkers only, where there are others."""
@@ -382,6 +385,15 @@ class Names:
 
 def _joined(package: str, name: str) -> str:
     return f"{package}{name}" if package.endswith(".") else f"{package}.{name}"
+
+
+def _only_value(bindings: Sequence[Binding]) -> Binding | None:
+    """The binding that gives a name its only value; None where there may be another one."""
+    if not bindings or any(item.how is not Bound.VALUE for item in bindings):
+        return None
+    if len(bindings) > 1 and len({ast.dump(item.value) for item in bindings if item.value is not None}) > 1:
+        return None
+    return bindings[0]
 
 
 def _is_placeholder(value: ast.expr) -> bool:

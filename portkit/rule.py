@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from portkit.finding import Edit, Effort, Finding, NeedImport, Phase, Span, Support
 from portkit.source import Kind
@@ -94,6 +94,16 @@ class Context(Protocol):
 
 
 Visit = Callable[[ast.AST, Context], Iterable[Finding]]
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+def named(method: Method) -> Method:
+    """Mark a `visit_` method that has nothing to say of a node that `ctx.resolve` has no name for.
+
+    The engine then shows it only the others: most names and attributes of a program are its own variables.
+    """
+    method.only_named = True  # type: ignore[attr-defined]
+    return method
 
 
 class Rule:

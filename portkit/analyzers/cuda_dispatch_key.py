@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from portkit.finding import Finding, Phase, Support
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _KEY = re.compile(r"(?:Autograd|Autocast|Sparse|SparseCsr|Quantized|Nested[Tt]ensor)?CUDA\Z")
 _MAKERS = frozenset({"impl", "Library", "define", "fallthrough", "fallback", "py_impl", "register_kernel"})
@@ -44,6 +44,7 @@ class CudaDispatchKey(Rule):
         if name.startswith("torch.library.") or last in _MAKERS:
             yield self._registered(node, ctx, node.value)
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node) if node.attr.endswith("CUDA") else None
         if name is not None and name.startswith(_KEYS) and _KEY.match(node.attr):

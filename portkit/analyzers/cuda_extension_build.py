@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from portkit.analyzers import _cuda_text, _libraries
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _EXTENSION = "torch.utils.cpp_extension."
 _LAZY = "Load it where it is needed, under a test for CUDA, with torch operators otherwise."
@@ -140,9 +140,11 @@ class CudaExtensionBuild(Rule):
             qualified_name=name,
         )
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         yield from self._place(node, ctx)
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         yield from self._place(node, ctx)
 

@@ -9,7 +9,7 @@ from portkit import tables
 from portkit.analyzers import _libraries
 from portkit.finding import Effort, Finding, Phase, Support
 from portkit.rewriters import _operators, _references, _sites
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _IMPORT = 2  # minutes to remove an import
 _KERNEL_MINUTES, _LINE_MINUTES = 60, 3  # to port a kernel, with its tests
@@ -55,9 +55,11 @@ class CudaOnlyOperatorLibrary(Rule):
             assert library is not None
             yield self._imported(node, ctx, library, ", ".join(found))
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         return self._used(node, ctx)
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         return self._used(node, ctx)
 

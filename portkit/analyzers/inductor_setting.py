@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _calls
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _COMPILER = "torch._inductor."
 _CONFIG = "torch._inductor.config."
@@ -34,10 +34,12 @@ class InductorSetting(Rule):
     phase = Phase.MODULE
     triggers = (b"_inductor", b"cudagraph_mark_step", b"_jit_", b"compile")
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         if ctx.resolve(node.value) is not None:
             yield from self._name(node, ctx)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         if isinstance(node.ctx, ast.Load) and not ctx.is_shadowed(node.id, node):
             yield from self._name(node, ctx)

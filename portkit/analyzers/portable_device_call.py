@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from portkit.finding import Finding, Phase, Support
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _PACKAGES = ("portkit.runtime.", "torch.accelerator.")
 _WITHIN_KERNELS = ("portkit.runtime.tile.", "portkit.runtime.triton.")  # the kernel as a whole counts once
@@ -32,9 +32,11 @@ class PortableDeviceCall(Rule):
     phase = Phase.FULL_MODEL
     triggers = (b"portkit", b"accelerator")
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         yield from self._name(node, ctx)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         yield from self._name(node, ctx)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from portkit.finding import Finding, Phase, Support
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _PRODUCTS = frozenset(
     {
@@ -37,10 +37,12 @@ class ScaledMatmul(Rule):
     minutes = 60
     triggers = (b"scaled_mm", b"scaled_grouped_mm", b"float8_", b"float4_")
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         if ctx.resolve(node.value) is not None:
             yield from self._name(node, ctx)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         if isinstance(node.ctx, ast.Load) and not ctx.is_shadowed(node.id, node):
             yield from self._name(node, ctx)

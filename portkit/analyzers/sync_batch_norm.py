@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _NAME = "torch.nn.SyncBatchNorm"
 _CONVERT = f"{_NAME}.convert_sync_batchnorm"
@@ -29,9 +29,11 @@ class SyncBatchNorm(Rule):
     minutes = 10
     triggers = (b"syncbatchnorm", b"convert_sync_batchnorm")
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         yield from self._name(node, ctx)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         if isinstance(node.ctx, ast.Load) and not ctx.is_shadowed(node.id, node):
             yield from self._name(node, ctx)

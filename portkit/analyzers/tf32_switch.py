@@ -8,7 +8,7 @@ from functools import cache
 
 from portkit import tables
 from portkit.finding import Finding, Phase, Support
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _MESSAGES = {
     "precision": "{name} sets the precision on CUDA only",
@@ -43,6 +43,7 @@ class Tf32Switch(Rule):
     minutes = 10
     triggers = (b"backends",)
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         parent = ctx.parent(node)
         name = ctx.resolve(node)
@@ -53,6 +54,7 @@ class Tf32Switch(Rule):
         if not (isinstance(parent, ast.Attribute) and ctx.resolve(parent) in _known()):
             yield from self._report(node, ctx, name)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node) if isinstance(node.ctx, ast.Load) else None
         longer = ctx.parent(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from portkit.rewriters import _devices
 from portkit.rule import Context
@@ -12,12 +13,18 @@ _SETTERS = frozenset({"set_device"})
 
 def assignments(node: ast.Name, ctx: Context) -> list[ast.expr]:
     """What the function (or module) around a name assigns to it."""
-    return [
-        item.value
-        for item in ast.walk(_scope(node, ctx))
-        if isinstance(item, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
-    ]
+    return _assigned(_scope(node, ctx)).get(node.id, [])
+
+
+@lru_cache(maxsize=8)
+def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
+    """What a scope assigns to names, by name."""
+    found: dict[str, list[ast.expr]] = {}
+    for item in ast.walk(scope):
+        if isinstance(item, ast.Assign):
+            for name in {target.id for target in item.targets if isinstance(target, ast.Name)}:
+                found.setdefault(name, []).append(item.value)
+    return found
 
 
 def only_device(name: str, node: ast.AST, ctx: Context) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from portkit import tables
 from portkit.finding import DropImport, Edit, Finding, NeedImport, Replace, Support
 from portkit.rewriters import _index, _signatures, _sites
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 RUNTIME = "portkit.runtime"
 # modules of torch.cuda that only matter as a whole where they are passed around: their members count else
@@ -70,9 +70,11 @@ class ReferenceRule(Rule):
 
     what: ClassVar[str] = "{name} works on CUDA only"
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         return self.reference(node, ctx)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         return self.reference(node, ctx)
 

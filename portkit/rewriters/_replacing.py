@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from portkit.finding import Finding, Support
 from portkit.rewriters import _operators, _references, _sites
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 
 class ReplacingRule(Rule):
@@ -47,9 +47,11 @@ class ReplacingRule(Rule):
             qualified_name=found.name,
         )
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         yield from self._mention(node, ctx)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         yield from self._mention(node, ctx)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from portkit import tables
 from portkit.finding import Edit, Finding, Phase, Replace, SetArgument, Support
 from portkit.rewriters import _references, _sites
-from portkit.rule import Context, Rule
+from portkit.rule import Context, Rule, named
 
 _MESSAGE = "No device but CUDA has this tensor type"
 _DEFAULT = "torch.set_default_tensor_type"
@@ -35,7 +35,7 @@ class CudaTensorType(Rule):
     id = "PK104"
     name = "cuda_tensor_type"
     phase = Phase.OPERATOR
-    triggers = (b"tensor", b"storage")
+    triggers = (b"cuda",)
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         dtype = _dtype(node.func, ctx)
@@ -48,9 +48,11 @@ class CudaTensorType(Rule):
             if dtype is not None:
                 yield self._cast(node, node.func.value, dtype, ctx)
 
+    @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         yield from self._mention(node, ctx)
 
+    @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         yield from self._mention(node, ctx)
 
