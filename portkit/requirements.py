@@ -35,7 +35,7 @@ _SPEC = re.compile(
     re.VERBOSE,
 )
 _EGG = re.compile(r"[#&]egg=(?P<name>[A-Za-z][\w.-]*)")
-_REPOSITORY = re.compile(r"/(?P<name>[\w.-]+?)(?:\.git)?(?:@[^/#]*)?(?:#.*)?$")
+_REPOSITORY = re.compile(r"/(?P<name>[\w.-]+?)(?:\.git)?(?:@[^/#]*)?/?(?:#.*)?$")
 _INSTALL = re.compile(
     r"(?:^|[\s;&|!%(])(?:(?:python[\d.]*|\$?\w+)\s+-m\s+)?"
     r"(?P<tool>(?:uv\s+)?pip[\d.]*|uv|poetry|conda|mamba|micromamba)\s+(?:install|add)\s+(?P<rest>[^\n;&|]*)"

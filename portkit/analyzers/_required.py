@@ -19,8 +19,8 @@ _KEY = re.compile(r"^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?\s*=")
 _HEADER = re.compile(r"^\s*\[+(?P<name>[^\]]+)\]+\s*$")
 _WHEEL = re.compile(r"(?:/|^|\s)(?P<name>[A-Za-z][A-Za-z0-9_.]*)-\d[\w.+%-]*\.(?:whl|tar\.gz)")
 _SOURCE = re.compile(
-    r"(?:https?|ssh|git)(?:://|@)[^\s\"'/]+/(?:[^\s\"'/@]+/)*(?P<name>[\w-]+(?:\.(?!git\b)[\w-]+)*)(?:\.git)?"
-    r"(?:/(?:archive|tree|releases)/[^\s\"']*)?(?=[@#\s\"']|$)"
+    r"(?:https?|ssh|git)(?:://|@)[^\s\"'/]+/(?:[^\s\"'/@#]+/)*(?P<name>[\w-]+(?:\.(?!git\b)[\w-]+)*)(?:\.git)?"
+    r"(?:/(?:archive|tree|releases)/[^\s\"']*)?/?(?=[@#\s\"']|$)"
 )
 _TABLES = re.compile(
     r"tool\.poetry(?:\.group\.[\w-]+)?\.(?:dev-)?dependencies|(?:dev-)?packages|"
@@ -43,7 +43,7 @@ _INSTALL = re.compile(
 )
 _WORD = re.compile(
     r"(?<!-c )(?<!--channel )(?:^|(?<=\s))[\"']?(?!-)(?P<name>[A-Za-z][\w.-]*)"
-    r"(?:\[[^\]]*\])?(?=[=<>!~@\s\"'*]|$)"
+    r"(?:\[[^\]]*\])?(?=[=<>!~@\s\"'*]|\$[\w({]|$)"  # a version may be put in: `cuda-toolkit-${VERSION}`
 )
 _CHANNEL = re.compile(
     r"(?:^\s*-\s*|-c\s+|--channel[= ])[\"']?(?P<name>nvidia(?:/label/[\w.-]+)?)[\"']?(?=\s|$)"

@@ -29,6 +29,11 @@ _PLACED = re.compile(
 _NAMED = re.compile(
     r"(?<![\w/.@:-])(?P<image>nvcr\.io[/#][\w./-]+(?::[\w.${}-]+)?|nvidia/cuda(?::[\w.${}-]+)?)"
 )
+# the last part of an image's name, in a variable
+_PART = re.compile(
+    r"(?:^|(?<=[\s;]))\w*(?:image|container)\w*=[\"']?(?P<image>[\w.-]*cuda(?:-?\d[\w.-]*|\$[\w{][^\s\"']*))",
+    re.I,
+)
 
 
 class CudaBaseImage(Rule):
@@ -73,6 +78,9 @@ class CudaBaseImage(Rule):
                 if match.start("image") not in seen and _IMAGE.search(match["image"].replace("#", "/")):
                     seen.add(match.start("image"))
                     yield self._image(line, match, ctx)
+            part = _PART.search(line.text) if ctx.kind is not Kind.YAML else None
+            if part is not None and part.start("image") not in seen:
+                yield self._image(line, part, ctx)
 
     def _dockerfile(self, ctx: Context) -> Iterator[Finding]:
         given: dict[str, str] = {}

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from portkit.analyzers import _cuda_text, _libraries
+from portkit.analyzers import _cuda_text, _libraries, _texts
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
 from portkit.rule import Context, Rule, named
@@ -20,6 +20,9 @@ _BUILDS = {
 }
 _FUNCTION = re.compile(
     r"(?:to|move|is|has|use|with|get|set|check|requires?|skip)_|.*_(?:to|if|no|on|for)_cuda"
+)
+_HOST = re.compile(  # C++ that calls CUDA: text that speaks of it has no such marks
+    r"#\s*include\s*[<\"](?:cuda|cub/|cutlass/|ATen/cuda|c10/cuda)|\bgetCurrentCUDAStream\(|<<<[^<>]*>>>\s*\(|\bcuda[A-Z]\w+\([^)]*\);"
 )
 _PLACES = frozenset(
     {"CUDA_HOME", "ROCM_HOME", "HIP_HOME", "_find_cuda_home", "CUDNN_HOME", "_join_cuda_home"}
@@ -39,8 +42,8 @@ class CudaExtensionBuild(Rule):
     """CUDA code is compiled when the package is built or imported.
 
     What: `CUDAExtension` in setup.py; `torch.utils.cpp_extension.load` and `load_inline` of CUDA sources;
-    `CUDA_HOME`; `torch.ops.load_library`; CUDA C++ in a string, each of its kernels; modules
-    whose name ends with `_cuda`.
+    `CUDA_HOME`; `torch.ops.load_library`; CUDA C++ in a string, each of its kernels, and what launches them;
+    modules whose name ends with `_cuda`.
     Why: the build, or even the import, fails where there is no nvcc.
     Instead: port the kernels (`@portkit.jit`, or torch operators), and build or load the extension only where
     there is CUDA.
@@ -56,7 +59,7 @@ class CudaExtensionBuild(Rule):
         b"cpp_extension",
         b"cudaextension",
         b"load_inline",
-        b"__global__",
+        *(b"__global__", b"<<<", b"getcurrentcudastream", b"#include"),
         b"_cuda",
         b"_ext",
         b"load_library",
@@ -83,6 +86,16 @@ class CudaExtensionBuild(Rule):
             return
         if "__global__" in node.value and "{" in node.value:
             yield from self._kernels(node, node.value, ctx)
+        elif _HOST.search(node.value) and not _texts.is_shown(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                "A string holds C++ that calls CUDA",
+                support=Support.MANUAL,
+                remedy="It goes with the kernels that it launches.",
+                phase=Phase.OPERATOR,
+                group="C++ in strings",
+            )
         elif node.value.endswith("_cuda") and isinstance(ctx.parent(node), ast.Call):
             call = ctx.parent(node)
             assert isinstance(call, ast.Call)

@@ -132,7 +132,7 @@ class CudaRequirement(Rule):
                 group="wheels of NVIDIA's" if wheels else "",
             )
         elif not source and ctx.kind in _commands.KINDS and _SYSTEM.fullmatch(name):
-            yield self._found(span, ctx, f"{name} is installed: {_PART}", group="system packages")
+            yield self._found(span, ctx, f"{name.rstrip('-')} is installed: {_PART}", group="system packages")
 
     def _found(self, span: Span, ctx: Context, message: str, remedy: str = "", group: str = "") -> Finding:
         return ctx.finding(

@@ -23,19 +23,24 @@ _MODULES = {
 _PROFILERS = frozenset({"torch.autograd.profiler.profile", "torch.profiler.profile"})
 _COLUMN = re.compile(r"(?:self_)?cuda_(?:time|memory_usage)(?:_total)?(?:_str)?\Z")
 _COMMAND = re.compile(r"(?:^|[\s;&|/`(])nvidia-smi\b")
+_TOOL = re.compile(  # as the first word of a command; any path may stand before it
+    r"(?:(?:^|[;&|`(]\s*|=\S*\s+)(?:[^\s;&|`(]*/)?)(?P<tool>nvcc|ptxas|nsys|ncu|nvprof|cuobjdump|nvdisasm|cuda-memcheck"
+    r"|compute-sanitizer|cuda-gdb|nvidia-cuda-mps-control|nvidia-modprobe|dcgmi)(?:\.exe)?(?=\s|$)"
+)
 _LIBRARY = re.compile(
     r"(?:.*/)?(?:lib)?(?:cuda|cudart|nccl|cublas\w*|cudnn\w*|nvidia-ml|nvml|nvrtc|cufft|curand|cusolver|nvToolsExt|nvcuda"
     r"|cudart64\w*)(?:\.(?:so|dll|dylib)[\w.]*)?\Z"
 )
+_COMPILERS = frozenset({"nvcc", "ptxas", "cuobjdump", "nvdisasm"})
 _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 
 
 class NvidiaTool(ReferenceRule):
     """The program calls a tool of NVIDIA's.
 
-    What: `nvidia-smi` in commands, `pynvml`, `GPUtil`, `nvtx`, `torch.cuda.nvtx`, `torch.cuda.profiler`,
-    `ProfilerActivity.CUDA`, tables of the profiler sorted by `cuda_time_total`, libraries that `ctypes` loads
-    (`libcudart.so`).
+    What: `nvidia-smi`, `nvcc`, `nsys` and others in commands, `pynvml`, `GPUtil`, `nvtx`, `torch.cuda.nvtx`,
+    `torch.cuda.profiler`, `ProfilerActivity.CUDA`, tables of the profiler sorted by `cuda_time_total`,
+    libraries that `ctypes` loads (`libcudart.so`).
     Why: they are missing elsewhere; a missing command raises FileNotFoundError.
     Instead: ranges of `torch.cuda.nvtx` become `pk.ranges`, which are NVTX on CUDA and regions of torch's
     profiler elsewhere. For the rest: `pk.mem_get_info()`, `pk.device_count()`, `pk.device_name()`;
@@ -48,7 +53,20 @@ class NvidiaTool(ReferenceRule):
     name = "nvidia_tool"
     phase = Phase.FULL_MODEL
     triggers = (
-        b"nvidia-smi",
+        b"nvidia-",
+        *(
+            b"nvcc",
+            b"ptxas",
+            b"nsys",
+            b"ncu ",
+            b'ncu"',
+            b"ncu'",
+            b"nvprof",
+            b"cuobjdump",
+            b"nvdisasm",
+            b"dcgmi",
+        ),
+        *(b"cuda-memcheck", b"compute-sanitizer", b"cuda-gdb"),
         b"nvml",
         b"nvtx",
         b"gputil",
@@ -111,6 +129,8 @@ class NvidiaTool(ReferenceRule):
         text = node.value.strip()
         if _COMMAND.search(text):
             yield from self._command(node, text, ctx)
+        elif (tool := _TOOL.search(text)) is not None:
+            yield from self._tool(node, tool["tool"], ctx)
         elif _LIBRARY.match(text) and _is_loaded(node, ctx):
             yield ctx.finding(
                 self,
@@ -135,6 +155,8 @@ class NvidiaTool(ReferenceRule):
         text = "".join(str(item.value) if isinstance(item, ast.Constant) else "0" for item in node.values)
         if _COMMAND.search(text):
             yield from self._command(node, text.strip(), ctx)
+        elif (tool := _TOOL.search(text.strip())) is not None:
+            yield from self._tool(node, tool["tool"], ctx)
 
     def _command(self, node: ast.expr, text: str, ctx: Context) -> Iterator[Finding]:
         starts = text.startswith("nvidia-smi") or text.partition(" ")[0].endswith("/nvidia-smi")
@@ -147,6 +169,23 @@ class NvidiaTool(ReferenceRule):
             "nvidia-smi is a tool of NVIDIA's",
             support=Support.PORTABLE if looked_for else Support.MANUAL,
             remedy="Use pk.mem_get_info(), pk.device_count(), pk.device_name(), or catch the error.",
+        )
+
+    def _tool(self, node: ast.expr, tool: str, ctx: Context) -> Iterator[Finding]:
+        """A compiler or profiler of NVIDIA's, where it is run: keys and options are named so too."""
+        if _texts.is_shown(node, ctx):
+            return
+        if not (_is_run(node, ctx) or (_is_first(node, ctx) and _texts.is_command(node, ctx))):
+            return
+        looked_for = _is_looked_for(node, ctx)
+        yield ctx.finding(
+            self,
+            node,
+            f"{tool} is a tool of NVIDIA's",
+            support=Support.PORTABLE if looked_for else Support.MANUAL,
+            remedy="Run it only where shutil.which finds it."
+            if tool in _COMPILERS
+            else "Use torch.profiler, or the vendor's tool.",
         )
 
     def _module(self, node: ast.stmt, name: str, ctx: Context) -> Iterable[Finding]:
@@ -176,6 +215,31 @@ def _is_looked_for(node: ast.AST, ctx: Context) -> bool:
                 return True
         child = parent
     return False
+
+
+def _is_first(node: ast.expr, ctx: Context) -> bool:
+    """Whether a text may be a command or its first word: no key, no option, no word behind another."""
+    parent = ctx.parent(node)
+    if isinstance(parent, (ast.List, ast.Tuple)):
+        position = parent.elts.index(node)
+        return not position or ctx.constant(parent.elts[position - 1]) == "sudo"
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "join":
+        return False  # a part of a path
+    return not isinstance(parent, (ast.Dict, ast.Subscript, ast.Compare, ast.Set))
+
+
+def _is_run(node: ast.expr, ctx: Context) -> bool:
+    """Whether a name is that of a file in a folder (`home + "/bin/nvcc"`), or is looked up as a command."""
+    if isinstance(node, ast.Constant) and str(node.value).endswith("bin/nvcc"):
+        return True
+    parent = ctx.parent(node)
+    if not isinstance(parent, ast.Call) or node not in parent.args:
+        return False
+    name = ctx.resolve(parent.func)
+    if name == "os.path.join":
+        before = parent.args[parent.args.index(node) - 1]
+        return isinstance(before, ast.Constant) and str(before.value).endswith("bin")
+    return name == "shutil.which"
 
 
 def _is_off(node: ast.expr) -> bool:
