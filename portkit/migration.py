@@ -222,7 +222,8 @@ def _write(made: Plan, request: Request) -> list[Unparsed]:
             made.root, target, only="" if given.is_dir() else given.name, force=request.force
         )
         failed += writing.write(made, target)
-        copying.list_copy(target, copying.listed(target))
+        made_new = [change.path for change in made.changes if change.before is None]
+        copying.list_copy(target, [*copying.listed(target), *made_new])
         return failed
     return writing.write(made)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from portkit import manifest
+from portkit import manifest, ruleset
 from portkit.errors import PortkitError, UsageError
 from portkit.files import write_atomically
 from portkit.finding import Phase, Unparsed
@@ -54,7 +54,7 @@ def choice(words: Sequence[str]) -> tuple[Path, Choice]:
     if not words:
         return Path(), Choice()
     phases = frozenset(word for word in words if word in {phase.value for phase in Phase})
-    rules = tuple(word.upper() for word in words if _is_rule(word))
+    rules = tuple(_rule_names().get(word, word.upper()) for word in words if _is_rule(word))
     paths = [Path(word) for word in words if word not in phases and not _is_rule(word)]
     roots = [path for path in paths if manifest.exists(path)]
     for path in paths:
@@ -74,7 +74,13 @@ def choice(words: Sequence[str]) -> tuple[Path, Choice]:
 
 
 def _is_rule(word: str) -> bool:
-    return _RULE.fullmatch(word) is not None and not Path(word).exists()
+    known = _RULE.fullmatch(word) is not None or word in _rule_names()
+    return known and not Path(word).exists()
+
+
+def _rule_names() -> dict[str, str]:
+    """Name of a rule → its id."""
+    return {rule.name: rule.id for rule in ruleset.documented()}
 
 
 def _recorded(path: Path) -> bool:

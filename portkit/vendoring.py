@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from portkit import engine, helpers, versions
 from portkit.anchors import lines_of
 from portkit.applying.quiet import quietly
 from portkit.cells import neutralise
 from portkit.config import Config
-from portkit.discover import discover
+from portkit.discover import JUNK, discover
 from portkit.errors import UsageError
 from portkit.finding import Phase
 from portkit.layers import Layer, Patch
@@ -39,10 +40,12 @@ class _File:
 
 def is_vendored(plan: Plan) -> bool:
     """Whether the repository has a copy of the helpers from an earlier migration."""
-    return any(
-        file.name == f"{helpers.NAME}.py" and file.read_bytes().startswith(helpers.MARK.encode())
-        for file in plan.root.rglob(f"{helpers.NAME}.py")
-    )
+    for place, folders, files in os.walk(plan.root):
+        folders[:] = [name for name in folders if name not in JUNK]
+        file = Path(place, f"{helpers.NAME}.py")
+        if file.name in files and file.read_bytes().startswith(helpers.MARK.encode()):
+            return True
+    return False
 
 
 def vendor(plan: Plan, config: Config) -> None:

@@ -85,6 +85,16 @@ def test_a_phase_and_a_file(tmp_path: Path) -> None:
     assert (one / "a.py").read_bytes() != TRAIN.encode()
 
 
+def test_a_rule_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tree(tmp_path, {"a.py": TRAIN})
+    migrate(root)
+    monkeypatch.chdir(root)
+    assert run(["undo", "cuda_method", "a.py"]) == 0
+    assert "pk.ops.softmax(m.cuda(), dim=1)" in (root / "a.py").read_text()
+    assert run(["undo", "operator"]) == 0
+    assert files(root) == {"a.py": TRAIN.encode()}
+
+
 def test_an_edit_that_another_stands_on_stays(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     root = tree(tmp_path, {"w.py": FILES["w.py"]})
     migrate(root, Phase.MODULE)

@@ -149,6 +149,15 @@ def test_parts_are_taken_back_with_their_import(tmp_path: Path) -> None:
     assert (root / "a.py").read_text() == "import torch\nx = torch.ones(1).cuda()\ntorch.cuda.synchronize()\n"
 
 
+def test_a_copy_of_the_tree_is_renewed_with_it(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", {"a.py": "import torch\ntorch.ones(1).cuda()\n"})
+    target = tmp_path / "copy"
+    for _ in range(2):
+        assert run(["migrate", str(root), *FULL, "--output", str(target)]) == 0
+        assert script("a.py", target) == ""
+    assert not (root / "_portkit.py").exists()
+
+
 def test_folders_without_init_that_others_import(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         "run.py": "from nets.unet import one\n\nprint(one())\n",
