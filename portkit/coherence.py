@@ -10,7 +10,8 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from portkit.finding import Finding, Location, Span, Support
+from portkit import branches
+from portkit.finding import DropStatement, Finding, Location, Span, Support
 from portkit.rule import Context
 from portkit.scopes import Bound, Tree
 
@@ -24,15 +25,20 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     `opening` are the ids of the rules whose rewrite lets other devices through a test.
     """
     tests = [item for item in found if item.rule in opening and item.edits]
+    found = _kept_apart(found, tests, tree, ctx) if tests else found
+    tests = [item for item in found if item.rule in opening and item.edits]
     inside = [item for item in found if _is_bound(item) and not _is_test(item, opening)]
     if not tests or not inside:
         return found
     held: dict[int, Finding] = {}
     needs: dict[int, dict[tuple[Location, str], None]] = {}
     for node in ast.walk(tree.module):
-        if not isinstance(node, (ast.If, ast.IfExp)):
+        if not isinstance(node, (ast.If, ast.IfExp, ast.Assert)):
             continue
-        behind = [item for item in inside if _within(item, _branch(node), ctx)]
+        branch = [
+            part for outcome in branches.senses(node.test) for part in branches.taken(node, outcome, ctx)
+        ]
+        behind = [item for item in inside if _within(item, branch, ctx)]
         if not behind:
             continue
         spans = [ctx.span(part) for part in _sources(node.test, tree)]
@@ -41,6 +47,8 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
             if _edits_in(item, spans):
                 if stuck is not None and item.support is Support.AUTO:
                     held[id(item)] = stuck
+                if isinstance(node, ast.Assert) or _is_lifted(item):
+                    continue  # a refusal: who got past it goes on as before
                 more = {other.sort_key: None for other in behind if other.edits and other is not item}
                 needs.setdefault(id(item), {}).update(more)
     linked = [replace(item, needs=tuple(needs[id(item)])) if id(item) in needs else item for item in found]
@@ -50,21 +58,49 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     ]
 
 
+def _kept_apart(found: list[Finding], tests: list[Finding], tree: Tree, ctx: Context) -> list[Finding]:
+    """The findings; tests behind which other devices have branches of their own are turned to `review`."""
+    notes: dict[int, str] = {}
+    for node in ast.walk(tree.module):
+        if (
+            not isinstance(node, (ast.If, ast.IfExp))
+            or not node.orelse
+            or True not in branches.senses(node.test)
+        ):
+            continue
+        other = branches.diverted(node)
+        for item in tests if other is not None or branches.lists_devices(node) else ():
+            if item.support is not Support.AUTO or not _edits_in(item, [ctx.span(node.test)]):
+                continue
+            if other is not None:
+                notes[id(item)] = (
+                    f"The branch in line {other.lineno} is for another accelerator, "
+                    "which would now take this one."
+                )
+            elif not (item.qualified_name or "").endswith(".is_available"):
+                notes[id(item)] = (
+                    "The last branch is for devices that are not expected; they would now take this one."
+                )
+    return [
+        replace(item, support=Support.REVIEW, note=f"{item.note} {notes[id(item)]}".strip())
+        if id(item) in notes
+        else item
+        for item in found
+    ]
+
+
 def _is_bound(item: Finding) -> bool:
     return item.support in _HOLDS or bool(item.edits and item.support is not Support.PORTABLE)
+
+
+def _is_lifted(item: Finding) -> bool:
+    return any(isinstance(edit, DropStatement) for edit in item.edits)
 
 
 def _is_test(item: Finding, opening: Collection[str]) -> bool:
     """Whether a finding is a test for CUDA itself, and no use of CUDA."""
     uses = item.qualified_name is not None and not item.qualified_name.endswith(".is_available")
     return item.rule in opening and not uses
-
-
-def _branch(node: ast.If | ast.IfExp) -> Sequence[ast.AST]:
-    """What runs where there is CUDA."""
-    negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
-    part = node.orelse if negated else node.body
-    return part if isinstance(part, list) else [part]
 
 
 def _within(finding: Finding, nodes: Sequence[ast.AST], ctx: Context) -> bool:

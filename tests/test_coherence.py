@@ -48,6 +48,61 @@ def test_stays_for_review_where_the_branch_needs_cuda(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
+        f"def f(x):\n    if x.device.type != 'cuda':\n        return x\n    return {STUCK}\n",
+        f"def f(x):\n    if not x.is_cuda:\n        return x\n    return {STUCK}\n",
+        f"def f(x):\n    if not x.is_cuda and x.dim():\n        raise ValueError\n    return {STUCK}\n",
+        f"def f(x):\n    if not torch.cuda.is_available():\n        return x\n    return {STUCK}\n",
+        f"def f(x):\n    if x.device.type != 'cuda':\n        x = x + 1\n    else:\n        x = {STUCK}\n",
+        f"def f(x):\n    assert x.is_cuda\n    return {STUCK}\n",
+        f"for x in y:\n    if not x.is_cuda:\n        continue\n    print({STUCK})\n",
+    ],
+)
+def test_what_follows_an_early_way_out_counts_as_the_branch(code: str) -> None:
+    found = cuda_tests(code)
+    assert [item.support for item in found] == [Support.REVIEW]
+    assert "still needs CUDA (PK" in found[0].note
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x):\n    if x.device.type != 'cuda':\n        return x\n    return x_cuda.forward(x)\n",
+        "def f(x):\n    if not x.is_cuda:\n        return x\n    return flash_attn.f(x)\n",
+        "def f(x):\n    return x if not x.is_cuda else x_cuda.forward(x)\n",
+        "def f(x):\n    assert x.is_cuda\n    return fused_kernel(x)\n",
+    ],
+)
+def test_stays_where_nvidia_s_software_follows(code: str) -> None:
+    found = [item for item in cuda_tests(code) if item.rule in ("PK304", "PK107")]
+    assert [item.support for item in found] == [Support.MANUAL]
+
+
+def test_the_branch_for_other_devices_may_name_nvidia_s_software() -> None:
+    code = "def f(x):\n    if x.device.type != 'cuda':\n        f('apex')\n        return x\n    return -x\n"
+    assert [item.support for item in cuda_tests(code)] == [Support.AUTO]
+
+
+@pytest.mark.parametrize(
+    ("code", "support"),
+    [
+        ("def f(x):\n    return x.device.type == 'cuda'\n", Support.REVIEW),
+        ("def f(x):\n    return x.is_cuda and x.dim() > 1\n", Support.REVIEW),
+        (
+            "def f(x):\n    if x.device.type != 'cuda':\n        return False\n    return True\n",
+            Support.REVIEW,
+        ),
+        ("def f(x):\n    if x.is_cuda:\n        x = x + 1\n    return x.dim() > 1\n", Support.AUTO),
+        ("def f(x):\n    if x.is_cuda:\n        return x + 1\n    return x\n", Support.AUTO),
+        ("f = [x for x in y if x.is_cuda]\n", Support.AUTO),
+    ],
+)
+def test_a_function_that_only_answers_needs_a_review(code: str, support: Support) -> None:
+    assert [item.support for item in cuda_tests(code)] == [support]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
         "d = 'cuda' if torch.cuda.is_available() else 'cpu'\nprint(torch.cuda.is_available())",
         f"if torch.cuda.is_available():\n    torch.cuda.empty_cache()\nT = {STUCK}",
         f"if torch.cuda.is_available():\n    torch.cuda.empty_cache()\nelse:\n    T = {STUCK}",

@@ -277,6 +277,9 @@ def test_accelerator_answers(gpu):
     assert pk.device_name(1) == "Fake 1"
     assert not pk.is_bf16_supported()
     assert pk.ddp_device_ids("cuda:1") == [1]
+    pk.set_device(1)
+    assert pk.ddp_device_ids(None) == pk.ddp_device_ids(torch.device("xpu")) == [1]
+    pk.set_device(0)
     assert pk.distributed_backend() == "xccl"
     assert pk.is_accelerator("npu:0")
     assert pk.is_accelerator(0)

@@ -132,11 +132,51 @@ def choice(node: ast.AST | None, ctx: Context) -> Spelling | None:
         test, cuda, cpu = test.operand, cpu, cuda
     if not _sites.is_availability(test, ctx):
         return None
+    if isinstance(cpu, ast.IfExp):
+        cpu = _last(cpu, isinstance(cuda, ast.Call), ctx)
     if _is_device_call(cuda, ctx) and _is_device_call(cpu, ctx):
         assert isinstance(cuda, ast.Call)
         assert isinstance(cpu, ast.Call)
         cuda, cpu = cuda.args[0], cpu.args[0]
     return spelling(cuda, ctx) if _text(cpu) == "cpu" else None
+
+
+def _last(node: ast.expr, as_device: bool, ctx: Context) -> ast.expr:
+    """The last choice of `"mps" if torch.backends.mps.is_available() else "cpu"`; else the node itself."""
+    inner = node
+    while isinstance(inner, ast.IfExp):
+        named = inner.body
+        if as_device and _is_device_call(named, ctx):
+            assert isinstance(named, ast.Call)
+            named = named.args[0]
+        asked = ctx.resolve(inner.test.func) if isinstance(inner.test, ast.Call) else None
+        kind = _text(named)
+        if kind is None or asked not in (f"torch.backends.{kind}.is_available", f"torch.{kind}.is_available"):
+            return node
+        inner = inner.orelse
+    return inner
+
+
+def named(node: ast.AST, ctx: Context) -> Spelling | None:
+    """The CUDA device of `torch.device("cuda")`, or of its `.type`."""
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        return Spelling(None) if named(node.value, ctx) is not None else None
+    if not _is_device_call(node, ctx):
+        return None
+    assert isinstance(node, ast.Call)
+    return spelling(node.args[0], ctx)
+
+
+def is_compared(node: ast.AST, ctx: Context) -> bool:
+    """Whether a device is compared with another, and not only to make sure that it is the one in use."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.Compare):
+            return not isinstance(ctx.parent(parent), ast.Assert)
+        if not isinstance(parent, (ast.Tuple, ast.List, ast.Set)) or child not in parent.elts:
+            return False
+        child = parent
+    return False
 
 
 def _is_device_call(node: ast.AST, ctx: Context) -> bool:

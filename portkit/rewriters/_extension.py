@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from portkit import branches
 from portkit.rule import Context
 
 _LOADERS = "torch.utils.cpp_extension.load"
@@ -23,18 +24,8 @@ def is_reached(test: ast.AST, when_true: bool, ctx: Context) -> bool:
 
 def _branch(test: ast.AST, when_true: bool, ctx: Context) -> Iterator[ast.AST]:
     parent = ctx.parent(test)
-    if isinstance(parent, ast.IfExp) and parent.test is test:
-        yield parent.body if when_true else parent.orelse
-    elif isinstance(parent, ast.If) and parent.test is test:
-        yield from parent.body if when_true else parent.orelse or _after(parent, ctx)
-
-
-def _after(statement: ast.If, ctx: Context) -> list[ast.stmt]:
-    """What follows `if test: return ...` in its block."""
-    if not isinstance(statement.body[-1], (ast.Return, ast.Raise)):
-        return []
-    block = getattr(ctx.parent(statement), "body", [])
-    return block[block.index(statement) + 1 :] if statement in block else []
+    if isinstance(parent, (ast.If, ast.IfExp)) and parent.test is test:
+        yield from branches.taken(parent, when_true, ctx)
 
 
 def _loaded(module: ast.AST, ctx: Context) -> Iterator[str]:

@@ -11,6 +11,8 @@ from portkit.finding import Finding, Support
 from portkit.rewriters import _operators, _references, _sites
 from portkit.rule import Context, Rule, named
 
+_KEPT = "The call no longer goes through the attribute: whoever gives it another function has no effect."
+
 
 class ReplacingRule(Rule):
     """A rule whose facts are the TOML files of one folder of the runtime."""
@@ -36,13 +38,14 @@ class ReplacingRule(Rule):
             yield self._refused(node, ctx, found, reason)
             return
         callee = _references.replace_name(ctx, node.func, target)
+        kept = _is_kept(node.func)
         yield ctx.finding(
             self,
             node,
             _message(found),
-            support=Support.REVIEW if found.support == "review" else Support.AUTO,
+            support=Support.REVIEW if found.support == "review" or kept else Support.AUTO,
             remedy=f"Use {target}, which runs on every device.",
-            note=found.note,
+            note=f"{found.note} {_KEPT if kept else ''}".strip(),
             edits=[*callee, *edits],
             qualified_name=found.name,
         )
@@ -106,3 +109,8 @@ def _message(found: _operators.Replacement) -> str:
     if found.tier == "cuda-bound":
         return f"{found.name} runs on CUDA only"
     return f"{found.name} has a portable kernel"
+
+
+def _is_kept(callee: ast.expr) -> bool:
+    """Whether a function is called through an attribute of an object, which other files may set as well."""
+    return isinstance(callee, ast.Attribute) and getattr(callee.value, "id", "") in ("self", "cls")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
+from portkit import branches
 from portkit.rewriters import _devices, _sites
 from portkit.rule import Context
 
@@ -302,7 +303,7 @@ def _word(node: ast.AST) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-_OTHERS = frozenset({"cpu", "mps", "xpu", "npu", "hpu", "mlu", "musa", "xla", "rocm", "hip", "tpu"})
+_OTHERS = frozenset({"cpu", "rocm", "hip", *branches.ACCELERATORS})
 
 
 def is_cuda_entry(key: ast.expr | None, table: ast.Dict) -> bool:

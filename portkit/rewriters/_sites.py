@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from portkit.rule import Context
+from portkit.scopes import FUNCTIONS
 
 SCRIPT = frozenset({"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"})
 AVAILABLE = "torch.cuda.is_available"
@@ -207,6 +208,41 @@ def _off_cpu(test: ast.expr, ctx: Context) -> bool:
         elif isinstance(item, ast.Call) and (ctx.resolve(item.func) or "") in _ACCELERATOR_TESTS:
             return True
     return False
+
+
+ANSWERS = (
+    "It decides what a function answers, and what the answer is for can't be seen here: see that its callers "
+    "can go on with any accelerator."
+)
+
+
+def decides_answer(node: ast.AST, ctx: Context) -> bool:
+    """Whether a test only makes a function answer yes or no; what for, stands with its callers."""
+    around = list(ctx.parents(node))
+    statement = next((item for item in around if isinstance(item, ast.stmt)), None)
+    owner = next((item for item in around if isinstance(item, (*FUNCTIONS, ast.Lambda))), None)
+    if not isinstance(owner, FUNCTIONS) or not _gives_back(statement):
+        return False
+    values = [item.value for item in walk_body(owner) if isinstance(item, ast.Return)]
+    return all(value is not None and _is_answer(value) for value in values)
+
+
+def _gives_back(statement: ast.stmt | None) -> bool:
+    if isinstance(statement, ast.If):
+        blocks = (statement.body, statement.orelse)
+        return any(block and isinstance(block[-1], ast.Return) for block in blocks)
+    return isinstance(statement, ast.Return)
+
+
+def _is_answer(value: ast.expr) -> bool:
+    """Whether an expression is a truth value, as far as can be seen."""
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, bool)
+    if isinstance(value, ast.BoolOp):
+        return any(_is_answer(item) for item in value.values)
+    if isinstance(value, ast.UnaryOp):
+        return isinstance(value.op, ast.Not)
+    return isinstance(value, ast.Compare) or (isinstance(value, ast.Attribute) and value.attr == "is_cuda")
 
 
 def words(name: str) -> set[str]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from portkit import branches
 from portkit.rule import Context
 from portkit.scopes import FUNCTIONS
 
@@ -16,7 +17,7 @@ _VENDOR = re.compile(
     r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph"
     r"|cuda\.graph|transformer_engine|triton|cpp_extension|CUDAExtension|load_inline|nvcc|CUDA_HOME"
     r"|tensorrt|\btrt\b|onnxruntime|CUDAExecutionProvider|plugin|custom_op"
-    r"|\w_cuda\w*\s*\(|\bcuda_\w+\s*[(.]",  # functions and modules of the user's that say CUDA
+    r"|\w_cuda\w*\s*[(.]|\bcuda_\w+\s*[(.]",  # functions and modules of the user's that say CUDA
     re.I,
 )
 
@@ -89,17 +90,16 @@ def _guarded(node: ast.AST, ctx: Context) -> Iterator[str]:
 
 
 def _reached(node: ast.AST, ctx: Context) -> Iterator[ast.AST]:
-    child = node
+    """What runs only where the device is CUDA, as `node` tests it; and what else the test asks for."""
+    child, outcome = node, not branches.is_negative(node)
     for parent in ctx.parents(node):
         if isinstance(parent, ast.BoolOp):
             yield from (item for item in parent.values if item is not child)
-        elif isinstance(parent, ast.IfExp):
+        elif isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
+            outcome = not outcome
+        elif isinstance(parent, (ast.If, ast.IfExp, ast.Assert)):
             if child is parent.test:
-                yield parent.body
-            return
-        elif isinstance(parent, ast.If):
-            if child is parent.test:
-                yield from parent.body
+                yield from branches.taken(parent, outcome, ctx)
             return
         elif isinstance(parent, (ast.stmt, ast.Call)):
             return

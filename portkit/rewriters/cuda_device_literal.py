@@ -20,6 +20,7 @@ _EARLY = (
     "The device is chosen when the module is imported, and this file sets CUDA_VISIBLE_DEVICES: "
     "setting it afterwards has no effect any more."
 )
+_COMPARED = "Where there is no accelerator, both are the CPU: the comparison holds there now."
 _REFUSED = {
     Goal.KERNEL: (
         Support.MANUAL,
@@ -58,7 +59,7 @@ class CudaDeviceLiteral(Rule):
     of which it can't be told are listed as unknown.
     Safety: the same device on CUDA; the CPU on a CPU-only build. Needs torch 2.6. Defaults of functions
     are evaluated when the module is imported: where the file sets `CUDA_VISIBLE_DEVICES`, that needs a
-    review.
+    review. So does `device == torch.device("cuda")`, which becomes true on the CPU.
     """
 
     id = "PK301"
@@ -146,6 +147,8 @@ class CudaDeviceLiteral(Rule):
             return
         if _devices.choice(ctx.parent(node), ctx) is not None:
             return  # a branch of the choice, which is replaced as a whole
+        if _is_type_compared(node, ctx):
+            return  # the rule of comparisons
         found = _devices.spelling(kind.node, ctx) or _devices.choice(kind.node, ctx)
         if found is None:
             return
@@ -184,13 +187,14 @@ class CudaDeviceLiteral(Rule):
                 remedy="TorchScript compiles this function and can't call portkit: pass the device in.",
             )
         early = _VISIBLE in ctx.text and _sites.at_import_time(node, ctx)
+        compared = _devices.is_compared(node, ctx)
         return ctx.finding(
             self,
             node,
             message,
-            support=Support.REVIEW if early else Support.AUTO,
+            support=Support.REVIEW if early or compared else Support.AUTO,
             remedy=f"Use {text}.",
-            note=_EARLY if early else "",
+            note=_EARLY if early else _COMPARED if compared else "",
             edits=[Replace(ctx.span(node), text), *edits],
         )
 
@@ -208,3 +212,11 @@ class CudaDeviceLiteral(Rule):
             remedy="Accept the accelerator of this machine as well.",
             edits=[Replace(ctx.span(holder), text), *imports],
         )
+
+
+def _is_type_compared(node: ast.Call, ctx: Context) -> bool:
+    """Whether only the type of a device is asked for, to compare it: `torch.device("cuda").type`."""
+    outer = ctx.parent(node)
+    if not isinstance(outer, ast.Attribute) or outer.attr != "type":
+        return False
+    return isinstance(ctx.parent(outer), ast.Compare) and _devices.named(node, ctx) is not None

@@ -30,8 +30,10 @@ class CudaDeviceTypeComparison(Rule):
     Why: another accelerator takes the path meant for the CPU. `device == "cuda"` is always false for a
     `torch.device`.
     Instead: `device.type != "cpu"` where a device type is compared; `pk.is_accelerator(device)` for other
-    spellings, which needs a review. A branch with something of NVIDIA's in it (cuDNN, NCCL, TF32, compute
-    capability, ...) keeps its test. Lists of allowed devices and `match` patterns are left to a person.
+    spellings, which needs a review, as does a function that only answers the question, and a test with
+    branches for other devices behind it. A branch with something of NVIDIA's in it (cuDNN, NCCL, TF32,
+    compute capability, ...) keeps its test. Lists of allowed devices and `match` patterns are left to a
+    person.
     Safety: the same on CUDA and on the CPU, but for tensors on `meta`, whose type is not "cpu" either.
     """
 
@@ -53,11 +55,11 @@ class CudaDeviceTypeComparison(Rule):
         if isinstance(operator, (ast.In, ast.NotIn)):
             yield from self._membership(node, left, right, isinstance(operator, ast.NotIn), ctx)
             return
-        if _devices.spelling(left, ctx) is not None:
+        if _cuda(left, ctx) is not None:
             left, right = right, left
         if _text(right) == "cpu" and isinstance(operator, _EQUAL):
             yield from self._only_cpu(node, left, isinstance(operator, ast.NotEq), ctx)
-        found = _devices.spelling(right, ctx)
+        found = _cuda(right, ctx)
         if found is None:
             return
         if isinstance(operator, _EQUAL) and found.index is None:
@@ -116,12 +118,14 @@ class CudaDeviceTypeComparison(Rule):
             return
         quote = "'" if "'cuda'" in ctx.source(node) else '"'
         text = f"{ctx.source(left)} {'==' if negated else '!='} {quote}cpu{quote}"
+        answers = _sites.decides_answer(node, ctx)
         yield ctx.finding(
             self,
             node,
             "The test singles out CUDA",
-            support=Support.AUTO,
+            support=Support.REVIEW if answers else Support.AUTO,
             remedy=f"Use {text}.",
+            note=_sites.ANSWERS if answers else "",
             edits=[Replace(ctx.span(node), text)],
         )
 
@@ -196,6 +200,14 @@ def _text(node: ast.expr) -> str:
 
 def _is_cuda(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cuda"
+
+
+def _cuda(node: ast.expr, ctx: Context) -> _devices.Spelling | None:
+    """A CUDA device by its name, or the type of one: `torch.device("cuda").type`."""
+    found = _devices.spelling(node, ctx)
+    if found is None and isinstance(node, ast.Attribute):
+        found = _devices.named(node, ctx)
+    return found
 
 
 def _inside_str(node: ast.expr) -> ast.expr:

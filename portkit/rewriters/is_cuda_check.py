@@ -16,8 +16,8 @@ class IsCudaCheck(Rule):
     What: `x.is_cuda`.
     Why: it is false on every other accelerator, though the code behind it may run there.
     Instead: `pk.is_accelerator(x)`. A branch with something of NVIDIA's in it, and TorchScript, keep the
-    test. Where a function refuses other tensors before it launches a kernel, the refusal goes: the kernel
-    runs on the CPU as well.
+    test; a function that only answers whether a tensor is on CUDA needs a review. Where a function refuses
+    other tensors before it launches a kernel, the refusal goes: the kernel runs on the CPU as well.
     Safety: the same on CUDA, on the CPU and for tensors on `meta`.
     """
 
@@ -71,12 +71,14 @@ class IsCudaCheck(Rule):
             return
         local, imports = ctx.use(_references.RUNTIME)
         text = f"{local}.is_accelerator({ctx.source(node.value)})"
+        answers = _sites.decides_answer(node, ctx)
         yield ctx.finding(
             self,
             node,
             message,
-            support=Support.AUTO,
+            support=Support.REVIEW if answers else Support.AUTO,
             remedy=f"Use {text}.",
+            note=_sites.ANSWERS if answers else "",
             edits=[Replace(ctx.span(node), text), *imports],
         )
 

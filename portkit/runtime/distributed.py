@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from portkit.runtime._torch import torch
-from portkit.runtime.devices import device, device_type, index_of, is_available
+from portkit.runtime.devices import current_device, device, device_type, index_of, is_available
 
 
 def distributed_backend() -> str:
@@ -25,10 +25,13 @@ def distributed_backend() -> str:
 def ddp_device_ids(index: Any) -> list[int] | None:
     """`device_ids` of DistributedDataParallel: `[index]` on an accelerator, None on the CPU (it refuses ids).
 
-    `index` is an int, string, device or None; without an index the result is None.
+    `index` is an int, string, device or None; without an index it is the current accelerator, which is also
+    what DistributedDataParallel makes of `[None]` and `[torch.device("cuda")]`.
     """
+    if not is_available():
+        return None
     number = index_of(index)
-    return [number] if is_available() and number is not None else None
+    return [current_device() if number is None else number]
 
 
 def map_location(location: Any = None) -> Any:
