@@ -145,7 +145,11 @@ def _outside_project(
         f"/{path}".removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2] for path in python
     }
 
+    of_others = {rule.id for rule in rules if rule.of_others}
+
     def is_own(item: Finding) -> bool:
+        if item.rule in of_others:
+            return own.holds(item.qualified_name or "")
         name = (item.qualified_name or "").partition(".")[0]
         return item.rule in about_imports and name in modules and own.has(item.location.path, name)
 

@@ -197,6 +197,11 @@ class Own:
             known.guarded += item.guarded
         yield from merged.items()
 
+    def holds(self, module: str) -> bool:
+        """Whether the project has a module of this dotted name in any folder, as programs set their paths."""
+        path = module.replace(".", "/")
+        return path in self.modules or any(known.endswith(f"/{path}") for known in self.modules)
+
     def has(self, path: str, name: str) -> bool:
         """Whether a top-level name is a module of the project, as a file there sees it."""
         folder = dirname(path)

@@ -120,6 +120,9 @@ class Rule:
     triggers: ClassVar[tuple[bytes, ...]]  # lower-case; a file whose lower-cased bytes hold none is skipped
     code_triggers: ClassVar[tuple[bytes, ...]] = ()  # for Python and notebooks, where `triggers` are too many
     imports: ClassVar[frozenset[bytes]] = frozenset()  # lower-case words that trigger where they are imported
+    of_others: ClassVar[bool] = (
+        False  # its findings, named by a module, fall where the project has that module
+    )
     opens_branch: ClassVar[bool] = False  # its rewrite of a test lets other devices into the branch behind
     stops_import: ClassVar[bool] = (
         False  # what it refuses at import time keeps the module from being imported

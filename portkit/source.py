@@ -67,6 +67,7 @@ _NAMES = (
         re.compile(r"(?:meta|recipe)\.ya?ml|.*[-_]env(?:ironment)?\.ya?ml|conda(?:[-_].*)?\.ya?ml", re.I),
         Kind.REQUIREMENTS,
     ),
+    (re.compile(r".*\.pbtxt(?:\.\w+)?"), Kind.INI),  # what a model server is told of a model
     (re.compile(r"Pipfile|(?:poetry|uv|pdm|pixi)\.lock"), Kind.TOML),
     (re.compile(r"CMakeLists.*\.txt(?:\.in)?"), Kind.CMAKE),
     (re.compile(r"(?:GNU)?[Mm]akefile(?:\..*)?"), Kind.MAKE),

@@ -213,3 +213,18 @@ def test_a_decorator_that_compiles_nothing_makes_no_kernel() -> None:
     assert [item.message for item in _found(text)][1:] == [
         "fla.utils.input_guard needs CUDA: helpers around Triton (fla)"
     ]
+
+
+def test_names_about_cuda_are_told_of_modules_that_the_project_lacks(tmp_path: Path) -> None:
+    """A submodule that was not fetched is another's code; a module in any folder is the project's own."""
+    files = {
+        "code/pkg/__init__.py": "",
+        "code/pkg/utils.py": "def move_to_cuda(x):\n    return x\n",
+        "train.py": "from pkg.utils import move_to_cuda\nfrom pkg.megatron.mpu import get_cuda_rng\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = [item.location.line for item in engine.scan([tmp_path]).findings if item.rule == "PK334"]
+    assert found == [2]

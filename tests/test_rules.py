@@ -40,6 +40,7 @@ KINDS = {
     ".mk": Kind.MAKE,
     ".cfg": Kind.INI,
     ".ini": Kind.INI,
+    ".pbtxt": Kind.INI,
     ".ipynb": Kind.NOTEBOOK,
     ".Pipfile": Kind.TOML,
     ".ci.yml": Kind.YAML,

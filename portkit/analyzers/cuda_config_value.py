@@ -26,6 +26,9 @@ _ACCELERATOR = re.compile(
     r"\"(?:accelerator|gpuClass|gpuType)\"\s*:\s*\"(?P<value>[^\"]+)\"|\"isGpuEnabled\"\s*:\s*(?P<kaggle>true)"
 )
 _ITEM = re.compile(r"^\s*-\s+[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*$")
+_SERVED = re.compile(
+    r"\bkind\s*:\s*(?P<value>KIND_GPU)\b"
+)  # of Triton Inference Server, several pairs a line
 _PACKAGES = ("package-lock.json", "tsconfig.json", "package.json", "pixi.toml", "Pipfile", "Cargo.toml")
 _NOTHING = frozenset({"", "none", "null", "TPU", "tpu", "standard", "high-RAM"})
 
@@ -51,7 +54,7 @@ def _rows() -> tuple[_Row, ...]:
             row["instead"],
             Support(row.get("support", "manual")),
             row.get("note", ""),
-            re.compile(row["beside"], re.I) if "beside" in row else None,
+            re.compile(row["beside"], re.I | re.M) if "beside" in row else None,
         )
         for row in tables.load("config")["row"]
     )
@@ -68,7 +71,7 @@ class CudaConfigValue(Rule):
     What: `device: cuda`, `backend: nccl`, `accelerator: gpu`, `gpus: 2`, `fp16: true`,
     `use_flash_attn: true`, `optim: paged_adamw_8bit`, names of CUDA-only libraries
     (`_target_: apex.optimizers.FusedAdam`) in YAML, JSON, TOML and INI files, and the accelerator that a
-    notebook asks for. The keys stand in `portkit/tables/config.toml`.
+    notebook or a model server (`KIND_GPU`) asks for. The keys stand in `portkit/tables/config.toml`.
     Why: the program that reads the file gets a device that other machines do not have.
     Instead: a value such as `auto`, which the program resolves with `pk.device_type()` or
     `pk.distributed_backend()`.
@@ -124,6 +127,14 @@ class CudaConfigValue(Rule):
                 yield from self._listed(line, item, ctx)
             for match in _PAIR.finditer(line.text):
                 yield from self._pair(line, match, ctx)
+            for match in _SERVED.finditer(line.text):
+                yield ctx.finding(
+                    self,
+                    line.span(match, "value"),
+                    "The server runs the model on a GPU",
+                    support=Support.MANUAL,
+                    remedy="Use KIND_CPU, or KIND_AUTO.",
+                )
 
     def _pair(self, line: _lines.Line, match: re.Match[str], ctx: Context) -> Iterator[Finding]:
         key = match["key"].lower().rpartition(".")[2].replace("-", "_")

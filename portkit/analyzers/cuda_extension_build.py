@@ -137,7 +137,7 @@ class CudaExtensionBuild(Rule):
         package = "." * node.level + (f"{node.module}." if node.module else "")
         for item in node.names:
             name = f"{package}{item.name}"
-            if _may_be_compiled(item.name) and _libraries.of_name(name) is None:
+            if may_be_compiled(item.name) and _libraries.of_name(name) is None:
                 yield self._module(node, name, ctx)
 
     def _module(self, node: ast.AST, name: str, ctx: Context) -> Finding:
@@ -185,7 +185,7 @@ class CudaExtensionBuild(Rule):
         )
 
 
-def _may_be_compiled(name: str) -> bool:
+def may_be_compiled(name: str) -> bool:
     """Whether a name may be a compiled module: `points_cuda`, unlike the function `move_to_cuda`."""
     return name == "_ext" or (name.endswith("_cuda") and not _FUNCTION.match(name))
 

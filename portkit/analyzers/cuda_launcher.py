@@ -13,7 +13,8 @@ from portkit.source import Kind
 
 _NAMES = (
     r"(?:(?:CUDA|NCCL|CUBLAS|CUDNN|NVTE|NVIDIA|NVSHMEM|NVCC|TORCH_NCCL|TORCH_CUDA|PYTORCH_CUDA|PYTORCH_NVML|TCNN_CUDA)"
-    r"_[A-Z0-9_]+|FORCE_CUDA|USE_CUDA|WITH_CUDA|BUILD_CUDA\w*|FLASH_ATT(?:N|ENTION)_[A-Z0-9_]+|PYTORCH_ALLOC_CONF)"
+    r"_[A-Z0-9_]+|FORCE_CUDA|USE_CUDA|WITH_CUDA|BUILD_CUDA\w*|FLASH_ATT(?:N|ENTION)_[A-Z0-9_]+|PYTORCH_ALLOC_CONF"
+    r"|[A-Z0-9_]+_(?:KEEP|USE|WITH|BUILD|FORCE|ENABLE)_CUDA(?:_[A-Z]+)*)"
 )
 _SET = re.compile(
     rf"(?:^|(?<=[\s;&|(\"'!,]))(?P<name>{_NAMES})(?=\s*(?:\+?=(?!=)))"
@@ -23,7 +24,7 @@ _SET = re.compile(
 _READ = re.compile(rf"\$\{{?(?P<name>{_NAMES})\b(?P<other>)")
 _YAML = re.compile(rf"^\s*-?\s*[\"']?(?P<name>{_NAMES})[\"']?\s*:|\bname:\s*[\"']?(?P<other>{_NAMES})\b")
 _OWN = re.compile(  # of the user's own, or of a program: CUDA's are known by name
-    r"CUDA_(?!VISIBLE_DEV|DEVICE|LAUNCH|HOME|PATH|ROOT|BIN|LIB|INC|TOOLKIT|CACHE|MODULE|FORCE|DISABLE|MPS|VER|ARCH"
+    r"[A-Z0-9_]+_(?:KEEP|USE|WITH|BUILD|FORCE|ENABLE)_CUDA|CUDA_(?!VISIBLE_DEV|DEVICE|LAUNCH|HOME|PATH|ROOT|BIN|LIB|INC|TOOLKIT|CACHE|MODULE|FORCE|DISABLE|MPS|VER|ARCH"
     r"|ENABLE|COREDUMP|AUTO|NVCC|SCALE|GRAPHS|PKG|COMPAT|DRIVER|CUDART|MAJOR|MINOR|SDK|LAZY|MANAGED|INSTALL|DEBUGGER)"
 )
 _UNSURE = (Support.UNKNOWN, "If it is one, it belongs to the machine with CUDA.")
