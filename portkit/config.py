@@ -14,7 +14,7 @@ from portkit.errors import ConfigError, UsageError
 from portkit.rule import Rule
 
 OPERATORS = ("cuda-bound", "compute", "all")
-_GATE = ("coverage", "parity")
+_GATE = ("coverage", "baseline", "parity", "max-slowdown")
 _KEYS = (
     "include",
     "exclude",

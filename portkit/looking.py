@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portkit import cachedir, fingerprint, imports, kept, requirements
+from portkit import cachedir, fingerprint, imports, kept, requirements, suppress
 from portkit.check import Checked, Rules, check_source
 from portkit.config import Config
 from portkit.discover import Found
@@ -36,7 +36,8 @@ class Task:
 
     def key(self, data: bytes) -> bytes:
         """Everything that the result depends on, but for what `fingerprint.of_run` covers."""
-        return fingerprint.of_file(data, self.found.path, self.found.kind.value, repr(self.links))
+        day = suppress.day_for(data)
+        return fingerprint.of_file(data, self.found.path, self.found.kind.value, repr(self.links), day)
 
 
 @dataclass

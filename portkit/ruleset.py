@@ -13,7 +13,7 @@ from portkit.rule import Rule
 
 _PACKAGES = ("portkit.analyzers", "portkit.rewriters")
 _GROUP = "portkit.rules"  # entry points of other packages
-_ENGINE = (suppress.UnusedSuppression,)  # what the engine itself reports
+_ENGINE = (suppress.UnusedSuppression, suppress.ExpiredSuppression)  # what the engine itself reports
 ENGINE_RULES = frozenset(rule.id for rule in _ENGINE)
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from portkit import cli, config, gate
+from portkit import cli, config, gate, policy
 from portkit.finding import Phase
 
 CODE = "import torch\nimport torch.nn.functional as F\n\ny = F.softmax(torch.zeros(3).cuda(), dim=-1)\n"
@@ -20,18 +20,18 @@ def repository(tmp_path):
 
 def test_settings_hold_todays_coverage(repository):
     assert cli.run(["init", str(repository)]) == 0
-    demands = gate.demands(config.load(repository), repository)
+    demands = policy.read(config.load(repository), repository)
     assert set(demands.coverage) == set(Phase)
     found = gate.run(repository, config.load(repository))
-    assert all(check.passed for check in found if check.name.startswith("coverage"))
-    assert [path.name for path in demands.parity] == ["portkit-parity.json"]
+    assert all(check.passed for check in found.checks if check.name.startswith("coverage"))
+    assert [path.name for path in demands.reports] == ["portkit-parity.json"]
     assert not (repository / ".github").exists()
 
 
 def test_a_repository_without_operators_gets_no_parity(tmp_path):
     (tmp_path / "train.py").write_text("import torch\n\ntorch.cuda.synchronize()\n")
     assert cli.run(["init", str(tmp_path), "--ci", "github"]) == 0
-    assert gate.demands(config.load(tmp_path), tmp_path).parity == ()
+    assert policy.read(config.load(tmp_path), tmp_path).parity == ()
     assert "portkit parity" not in (tmp_path / ".github/workflows/portkit.yml").read_text()
 
 

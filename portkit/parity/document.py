@@ -57,23 +57,50 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigError(
             "This parity report was made by another version of portkit.", place=str(path), remedy=remedy
         )
+    if not _is_whole(data):
+        raise ConfigError("This parity report is damaged.", place=str(path), remedy=remedy)
     return data
 
 
-def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Each verdict of a document: what was compared, its status, the reason."""
-    for row in document["rows"]:
-        yield (
-            f"{row['operator']} ({row['implementation']}, {row['dtype']})",
-            row["status"],
-            row["reason"],
-        )
+_ROW = ("operator", "implementation", "dtype", "status", "reason")
+_MODULE = ("module", "status", "reason")
+_TRAINING = ("script", "status", "reason")
+
+
+def _is_whole(data: Mapping[str, Any]) -> bool:
+    """Whether a document has all that its verdicts are read from."""
+    training, modules = data.get("training"), data.get("modules") or []
+    return (
+        _are(data.get("rows"), _ROW)
+        and _are(modules, _MODULE)
+        and (training is None or _are([training], _TRAINING))
+    )
+
+
+def _are(rows: Any, keys: Sequence[str]) -> bool:
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and all(isinstance(row.get(key), str) for key in keys) for row in rows
+    )
+
+
+def verdicts(document: Mapping[str, Any], level: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Each verdict of a document, of one level or of all: what was compared, its status, the reason."""
+    if level in (None, "operator"):
+        for row in document["rows"]:
+            yield (
+                f"{row['operator']} ({row['implementation']}, {row['dtype']})",
+                row["status"],
+                row["reason"],
+            )
+    if level in (None, "module"):
+        for row in document.get("modules") or ():
+            yield f"module {row['module']}", row["status"], row["reason"]
     training = document["training"]
-    if training:
+    if training and level in (None, "full-model"):
         yield f"training {training['script']}", training["status"], training["reason"]
 
 
-def failures(document: Mapping[str, Any]) -> list[str]:
-    """What did not hold: failed and blind comparisons, each in a line."""
-    bad = [item for item in verdicts(document) if item[1] in ("fail", "blind")]
+def failures(document: Mapping[str, Any], level: str | None = None) -> list[str]:
+    """What did not hold: all but what passed or was skipped, each in a line."""
+    bad = [item for item in verdicts(document, level) if item[1] not in ("pass", "skipped")]
     return [f"{what}: {status}: {reason}" for what, status, reason in bad]

@@ -18,7 +18,7 @@ from portkit.reports.json import finding_data
 from portkit.rule import Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_ROOT = "SRCROOT"
+ROOT = "SRCROOT"
 _FINGERPRINT = "portkitFinding/v1"
 _UNPARSED = "not-parsed"
 # said elsewhere in a result; all others are properties
@@ -51,7 +51,7 @@ def as_data(result: ScanResult) -> dict[str, Any]:
             {
                 "tool": {"driver": _driver(rules)},
                 "columnKind": "unicodeCodePoints",
-                "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the project."}}},
+                "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the project."}}},
                 "invocations": [_invocation(result)],
                 "results": results,
             }
@@ -119,7 +119,7 @@ def _result(item: Finding, result: ScanResult, index: Mapping[str, int]) -> dict
 
 def _location(item: Finding, result: ScanResult) -> dict[str, Any]:
     where = item.location
-    physical: dict[str, Any] = {"artifactLocation": _artifact(where.path)}
+    physical: dict[str, Any] = {"artifactLocation": artifact(where.path)}
     region = _region(where, result)
     if region:
         physical["region"] = region
@@ -140,10 +140,10 @@ def _region(where: Location, result: ScanResult) -> dict[str, int]:
     return region
 
 
-def _artifact(path: str) -> dict[str, str]:
+def artifact(path: str) -> dict[str, str]:
     """A path as a relative URI; the bytes of names that are not UTF-8 stay what they are."""
     uri = quote(os.fsencode(path), safe="/")
-    return {"uri": uri} if path == _places.STDIN else {"uri": uri, "uriBaseId": _ROOT}
+    return {"uri": uri} if path == _places.STDIN else {"uri": uri, "uriBaseId": ROOT}
 
 
 def _invocation(result: ScanResult) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _invocation(result: ScanResult) -> dict[str, Any]:
 
 
 def _notification(item: Unparsed) -> dict[str, Any]:
-    physical: dict[str, Any] = {"artifactLocation": _artifact(item.path)}
+    physical: dict[str, Any] = {"artifactLocation": artifact(item.path)}
     if item.line:
         physical["region"] = {"startLine": item.line}
         if item.column:
