@@ -15,7 +15,7 @@ from portkit.rule import Context, Rule
 from portkit.source import Kind
 
 _PAIR = re.compile(
-    r"""(?:(?<=[\s{,\[("'])|^)(?P<key>[A-Za-z_][\w.-]*)["']?\s*[:=](?!=)\s*"""
+    r"""(?:(?<=[\s{,\[("'])|^)(?:--)?(?P<key>[A-Za-z_][\w.-]*)["']?\s*[:=](?!=)\s*"""
     r"""(?P<value>"[^"]*"|'[^']*'|\[[^\]]*\]|\{|[^\s,}\]{#;][^,}\]#;\n]*|)"""
 )
 _COLON = frozenset({Kind.YAML, Kind.JSON})  # where `=` belongs to commands and texts

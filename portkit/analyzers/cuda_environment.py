@@ -23,6 +23,7 @@ _KNOWN = re.compile(
 _ASSIGNMENT = re.compile(
     r"(?:^|[\s;&|({])((?:CUDA|NCCL|NVTE|CUBLAS|PYTORCH_CUDA|TORCH_CUDA)_[A-Z0-9_]+)=\S*\s+[\w./{]"
 )
+_TRANSPORT = re.compile(r"^(?:[\w^]+,)*cuda_(?:copy|ipc)(?:,[\w^]+)*\Z")  # of UCX
 _CHOOSING = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 _BUILDING = frozenset(
     {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDNN_HOME", "TORCH_CUDA_ARCH_LIST", "CUDA_ARCH"}
@@ -78,6 +79,14 @@ class CudaEnvironment(Rule):
                 f"{node.value} is by its name about CUDA",
                 support=Support.UNKNOWN,
                 remedy="If it switches CUDA on, leave it out where there is none.",
+            )
+        elif _TRANSPORT.search(node.value) and not _texts.is_shown(node, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                f"Messages between processes go through CUDA's memory: {node.value}",
+                support=Support.MANUAL,
+                remedy="Leave the transport out without CUDA.",
             )
         elif not isinstance(ctx.parent(node), ast.JoinedStr):
             yield from self._command(node, node.value, ctx)
