@@ -141,6 +141,40 @@ def _shell_line(body: str, quote: str) -> tuple[str, bool, list[tuple[str, bool]
     return quote, False, ends
 
 
+# --- makefiles, CMake, INI ----------------------------------------------------------------------------
+
+
+def _make(lines: Sequence[str]) -> Starts:
+    """A comment in a recipe would go to the shell: it stands above the rule."""
+    found = _continued(lines)
+    for number, line in enumerate(lines):
+        if line.startswith("\t"):
+            found[number] = found[number - 1] if number else None
+    return found
+
+
+def _cmake(lines: Sequence[str]) -> Starts:
+    found: Starts = []
+    depth, first = 0, 0
+    for number, line in enumerate(lines):
+        first = first if depth else number
+        found.append(first)
+        code = re.sub(r"\"(?:\\.|[^\"\\])*\"|#.*", "", line)
+        depth = max(0, depth + code.count("(") - code.count(")"))
+        if code.count('"') or "[[" in code or "[=" in code:  # a text over several lines: unknown from here on
+            return [*found, *([None] * (len(lines) - number - 1))]
+    return found
+
+
+def _ini(lines: Sequence[str]) -> Starts:
+    """An indented line goes on with the value above."""
+    found: Starts = []
+    for number, line in enumerate(lines):
+        goes_on = line[:1] in " \t" and line.strip() and found
+        found.append(found[-1] if goes_on else number)
+    return found
+
+
 # --- YAML and TOML ------------------------------------------------------------------------------------
 
 _ENTRY = re.compile(
@@ -298,6 +332,9 @@ _FINDERS: dict[Kind, Callable[[Sequence[str]], Starts]] = {
     Kind.SHELL: _shell,
     Kind.DOCKERFILE: _dockerfile,
     Kind.REQUIREMENTS: _continued,
+    Kind.MAKE: _make,
+    Kind.CMAKE: _cmake,
+    Kind.INI: _ini,
     Kind.YAML: _yaml,
     Kind.TOML: _toml,
     Kind.CUDA: _c,

@@ -39,7 +39,11 @@ def annotate(source: Source, findings: Iterable[Finding], check: Check, first: i
     A kind of file without comments (JSON) stays as it is.
     """
     by_unit: dict[int, list[Finding]] = {}
+    if source.path.endswith(".lock"):  # written by a tool, which would drop them
+        return Annotated(source.text)
     for finding in findings:
+        if source.kind is Kind.NOTEBOOK and finding.location.cell is None:
+            continue  # about the notebook itself
         by_unit.setdefault(finding.location.cell or 0, []).append(finding)
     done: list[Finding] = []
     layers: list[Layer] = []

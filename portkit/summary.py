@@ -35,7 +35,8 @@ def lines(plan: Plan, mode: str, where: Where, *, verbose: bool = False) -> Iter
     """The lines of the summary; `mode` is "diff", "check" or "write"."""
     done = [finding for change in plan.changes for finding in change.done]
     verb = "changed" if mode == "write" else "would change"
-    what = f"{_count(len(done), 'rewrite')} in {_count(len(plan.changes), 'file')} of {plan.files}"
+    files = sum(bool(change.done) for change in plan.changes)
+    what = f"{_count(len(done), 'rewrite')} in {_count(files, 'file')} of {plan.files}"
     yield f"Phase {plan.options.phase.value}: {what} {verb}." if done else _nothing(plan)
     for rule, count in sorted(Counter(finding.rule for finding in done).items()):
         example = next(finding for finding in done if finding.rule == rule)
@@ -44,6 +45,10 @@ def lines(plan: Plan, mode: str, where: Where, *, verbose: bool = False) -> Iter
     if notes:
         verb = "written" if mode == "write" else "would be written"
         yield f"{_count(notes, 'comment')} {verb} at places that are for a person."
+    helpers = [change.path for change in plan.changes if not change.done and not change.notes]
+    if helpers:
+        verb = "are" if mode == "write" else "would be"
+        yield f"The device helpers {verb} in {', '.join(helpers)} (--vendor)."
     for kind, title in _LEFT:
         found = [(finding, reason) for finding, reason in plan.left if _kind(plan, finding, reason) == kind]
         if found:

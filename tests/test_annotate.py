@@ -104,6 +104,9 @@ CASES = {
     ">__global__ void k(int a,\n    int HERE)\n"
     '{\n>  int HERE = 1;\n>  k<<<1,\n     HERE>>>(a);\n  // x\n>  const char *s = "(HERE" "(";\n'
     '>  f(a,\n    g(\'(\'), HERE);\n>  auto r = R"x(\n HERE ( )" )x";\n>  HERE();\n}\n',
+    "Makefile": ">X = HERE \\\n  HERE\n>all: x\n\techo HERE\n\techo x\nb:\n\tls\n>HERE:\n",
+    "CMakeLists.txt": 'a(b)\n>f(x "(" # (\n  HERE\n)\n>HERE()\n',
+    "setup.cfg": "[a]\n>b =\n    HERE\n    c\n>d = HERE\n>[HERE]\n",
     "a.cpp": ">template <typename T>\nHERE f();\n",
 }
 
@@ -152,8 +155,8 @@ def test_a_notebook(tmp_path: Path) -> None:
     assert snapshot(root) == before
 
 
-def test_json_never(tmp_path: Path) -> None:
-    root = tree(tmp_path, {"a.json": '{"a": "HERE"}\n'})
+def test_json_and_lock_files_never(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"a.json": '{"a": "HERE"}\n', "uv.lock": "a = 'HERE'\n"})
     assert made(root).changes == []
 
 
