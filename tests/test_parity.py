@@ -169,12 +169,12 @@ def test_norms_are_those_before_clipping_and_scaling(tmp_path):
     assert min(other.norms) > 0.1  # far above the 1e-3 that they are clipped to
 
 
-def test_another_learning_rate_diverges_at_the_second_loss(tmp_path):
+def test_another_learning_rate_diverges_at_the_first_step(tmp_path):
     pytest.importorskip("torch")
     one, other = _script(tmp_path / "a", 0.1, "original"), _script(tmp_path / "b", 0.2, "copy")
     report = training.compare(one, other, steps=0)
     assert report.status is Status.FAIL
-    assert (report.divergence.curve, report.divergence.step) == ("loss", 1)
+    assert (report.divergence.curve, report.divergence.step) == ("learning rate", 0)
 
 
 def test_an_original_that_needs_cuda_is_skipped_with_its_reason(tmp_path):

@@ -11,17 +11,40 @@ def command(
         metavar="PATH | -- ARGUMENT",
         help="Repository whose operators are compared; with --training: arguments of the script.",
     ),
+    level: str = typer.Option(
+        "",
+        "--level",
+        help="operator, module or full-model (with --training: full-model).",
+    ),
     training: str = typer.Option(
         "", "--training", metavar="SCRIPT", help="Compare the runs of a training script."
     ),
-    original: str = typer.Option("", "--original", metavar="DIR", help="Repository before the migration."),
-    migrated: str = typer.Option("", "--migrated", metavar="DIR", help="After it (default: here)."),
+    original: str = typer.Option(
+        "", "--original", metavar="DIR|FILE", help="Repository before the migration, or a recorded run of it."
+    ),
+    migrated: str = typer.Option(
+        "", "--migrated", metavar="DIR|FILE", help="After it, or a recorded run (default: here)."
+    ),
+    stand_in: bool = typer.Option(
+        False, "--stand-in", help="Run the original on the CPU with a stand-in for CUDA."
+    ),
+    trace: str = typer.Option(
+        "", "--trace", metavar="FILE", help="Operators as a recorded run calls them (`portkit record`)."
+    ),
     original_args: str = typer.Option(
         "", "--original-args", help="More arguments for the original alone, as one string."
     ),
     steps: int = typer.Option(20, "--steps", min=0, help="Optimizer steps; 0: until the script ends."),
     seed: int = typer.Option(1337, "--seed", help="Of Python, NumPy and torch, in both runs."),
-    tolerance: float = typer.Option(1e-3, "--tolerance", help="Largest relative difference of a loss."),
+    tolerance: float = typer.Option(
+        0.0,
+        "--tolerance",
+        min=0.0,
+        help="Largest relative difference of a loss; 0: measured, on runs with other rounding.",
+    ),
+    bisect: float = typer.Option(
+        300.0, "--bisect", min=0.0, help="Seconds to look for the edit at fault; 0: don't."
+    ),
     timeout: float = typer.Option(600.0, "--timeout", help="Seconds that each run may take."),
     operator: list[str] = typer.Option([], "--operator", help="These operators instead of those in use."),
     dtype: list[str] = typer.Option([], "--dtype", help="float32, bfloat16, float16 (default: all)."),
@@ -33,6 +56,9 @@ def command(
 ) -> None:
     """Compare operators with a float64 oracle, or a training script before and after the migration.
 
+    Where a run diverges, the first step, module and operator are named, and the edits of the migration are
+    taken back, one after the other, in copies, until the one at fault is known.
+
     Every comparison also injects faults that have to be noticed; one that would not notice them is `blind`.
     Exit codes: 0 all pass, 1 something failed or is blind, 2 wrong call.
     """
@@ -43,15 +69,27 @@ def command(
     from portkit.errors import UsageError
     from portkit.parity import commands
 
-    given = words or []
-    if training:
+    given = list(words or [])
+    if level == "full-model" and not training:
+        training = given.pop(0) if given else ""
+    wanted = level or ("full-model" if training else "operator")
+    if wanted not in ("operator", "full-model") or (wanted == "full-model" and not training):
+        raise UsageError(
+            "There is no such level." if training or wanted != "full-model" else "No script is given.",
+            remedy="Say --level operator PATH or --level full-model SCRIPT.",
+        )
+    if wanted == "full-model":
         more = shlex.split(original_args)
-        scripts = commands.scripts(training, original, migrated or ".", given, more)
-        document = commands.training(scripts, seed=seed, steps=steps, tolerance=tolerance, timeout=timeout)
+        pair = commands.scripts(training, original, migrated or ".", given, more, standin=stand_in)
+        document = commands.training(
+            pair, seed=seed, steps=steps, tolerance=tolerance or None, timeout=timeout, bisect=bisect
+        )
     elif len(given) > 1:
         raise UsageError("More than one path is given.", remedy="Compare one repository at a time.")
+    elif trace:
+        document = commands.recorded(Path(trace), implementation)
     else:
         document = commands.operators(Path(given[0] if given else "."), operator, dtype, implementation)
     place = Path((migrated or ".") if training else (given[0] if given else "."))
-    history.note(place, "parity", None, commands.outcome(document))
+    history.note(place if place.is_dir() else Path(), "parity", None, commands.outcome(document))
     commands.report(document, format, output)

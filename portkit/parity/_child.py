@@ -3,9 +3,11 @@
     python -m portkit.parity._child RECORD SCRIPT [ARGUMENTS...]
 
 The script runs as `__main__`, unchanged.  One JSON line goes to RECORD for each backward pass
-(`{"loss": ..., "norm": ...}`: the norm of all gradients after it, before any clipping) and for each optimizer
-step (`{"time": seconds}`), and one last line says how it ended.
-Settings come in the environment variable PORTKIT_PARITY (JSON: seed, steps, fault).
+(`{"loss": ..., "norm": ..., "scale": ...}`: the norm of all gradients after it, before any clipping) and for
+each optimizer step (`{"time": seconds, "rates": ..., "parameters": norm}`), and one last line says how it
+ended.  Settings come in the environment variable PORTKIT_PARITY (JSON): seed, steps, fault; calls: during how
+many steps modules and operators are recorded; noise: seed of disturbed rounding; standin: a stand-in for
+CUDA; float16: mixed precision on the CPU as on an accelerator.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import runpy
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,20 +33,29 @@ class Enough(SystemExit):
 class Recorder:
     """Writes what happens to a file, one JSON object a line."""
 
-    def __init__(self, file: TextIO, steps: int, fault: bool) -> None:
+    def __init__(self, file: TextIO, settings: Mapping[str, Any]) -> None:
         self.file = file
-        self.steps = steps
-        self.fault = fault
+        self.steps: int = settings.get("steps", 0)
+        self.fault: bool = settings.get("fault", False)
+        self.detailed: int = settings.get("calls", 0)
         self.done = 0
+        self.process = os.getpid()
         self.parameters: dict[int, Any] = {}  # of every optimizer, by id
+        self.calls: Any = None
+        self.rounding: Any = None
 
     def write(self, **record: Any) -> None:
-        self.file.write(json.dumps(record) + "\n")
-        self.file.flush()
+        if os.getpid() == self.process:  # not in a worker that loads data
+            self.file.write(json.dumps(record) + "\n")
+            self.file.flush()
 
     def know(self, group: Mapping[str, Any]) -> None:
         """Remember the parameters of a group that an optimizer got."""
-        self.parameters.update((id(p), p) for p in group["params"])
+        new = {id(p): p for p in group["params"] if id(p) not in self.parameters}
+        self.parameters.update(new)
+        if self.rounding is not None:
+            for parameter in new.values():
+                self.rounding.disturb(parameter)
 
     def after_backward(self, roots: Any) -> None:
         """Record the sum of the tensors that a backward pass started from, and the norm of the gradients.
@@ -59,12 +71,18 @@ class Recorder:
             largest = max(range(len(squares)), key=squares.__getitem__)
             gradients[largest].zero_()
             squares[largest] = 0.0
-        self.write(loss=loss, norm=sum(squares) ** 0.5 / scale)
+        self.write(loss=loss, norm=sum(squares) ** 0.5 / scale, scale=scale)
+        if self.calls is not None:
+            self.calls.gradients(self.parameters.values(), scale)
 
-    def after_step(self) -> None:
+    def after_step(self, optimizer: Any) -> None:
         """Count an optimizer step, and end the script after the last one that is wanted."""
-        self.write(time=time.perf_counter())
+        squares = [float(p.detach().double().square().sum()) for p in self.parameters.values()]
+        rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+        self.write(time=time.perf_counter(), rates=rates, parameters=sum(squares) ** 0.5)
         self.done += 1
+        if self.calls is not None and self.done >= self.detailed:
+            self.calls.active = False
         if self.steps and self.done >= self.steps:
             raise Enough(0)
 
@@ -97,7 +115,23 @@ def _watch(recorder: Recorder) -> None:
         recorder.know(self.param_groups[-1])
 
     setattr(Optimizer, "add_param_group", noted)  # noqa: B010  (the same)
-    register_optimizer_step_post_hook(lambda optimizer, args, options: recorder.after_step())
+    register_optimizer_step_post_hook(lambda optimizer, args, options: recorder.after_step(optimizer))
+
+
+def _observe(recorder: Recorder, settings: Mapping[str, Any], stack: ExitStack) -> None:
+    """What was asked for beyond curves."""
+    from portkit.parity import _observe as observing
+    from portkit.parity import _standin
+
+    if settings.get("float16") or settings.get("standin"):
+        os.environ["PORTKIT_CPU_FLOAT16"] = "1"
+    if settings.get("noise"):
+        recorder.rounding = observing.Rounding(settings["noise"])
+        recorder.rounding.install()
+    stack.enter_context(_standin.standing_in(settings.get("standin", False)))
+    if recorder.detailed:
+        recorder.calls = observing.Calls(recorder.write)
+        stack.enter_context(recorder.calls.install())
 
 
 def _seed(value: int) -> None:
@@ -112,7 +146,7 @@ def _seed(value: int) -> None:
 def _run(script: str, arguments: Iterable[str]) -> None:
     """Run a script as `python script arguments` does."""
     sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
+    sys.path[0:1] = [str(Path(script).resolve().parent)]
     runpy.run_path(script, run_name="__main__")
 
 
@@ -120,9 +154,10 @@ def main(argv: list[str]) -> int:
     """Run the script in argv[1] and record into argv[0]; returns the script's exit code."""
     record, script, *arguments = argv
     settings = json.loads(os.environ.get("PORTKIT_PARITY", "{}"))
-    with Path(record).open("w", encoding="utf-8") as file:
-        recorder = Recorder(file, settings.get("steps", 0), settings.get("fault", False))
+    with ExitStack() as stack, Path(record).open("w", encoding="utf-8") as file:
+        recorder = Recorder(file, settings)
         _watch(recorder)
+        _observe(recorder, settings, stack)
         _seed(settings.get("seed", 0))
         try:
             _run(script, arguments)

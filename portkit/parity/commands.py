@@ -12,8 +12,9 @@ from typing import Any
 from portkit import config, engine
 from portkit.errors import CheckFailed, UsageError
 from portkit.files import write_atomically
-from portkit.parity import cases, document, operator, render
+from portkit.parity import cases, document, operator, render, trace
 from portkit.parity import training as runs
+from portkit.parity.trace import Trace
 from portkit.parity.training import Script
 
 FORMATS = ("terminal", "json")
@@ -51,32 +52,82 @@ def _known(what: str, given: Sequence[str], known: Sequence[str]) -> None:
             raise UsageError(f"There is no {what} {name}.", remedy=f"Use one of {', '.join(known)}.")
 
 
+def recorded(file: Path, implementations: Sequence[str]) -> dict[str, Any]:
+    """Compare operators as they were called in a recorded run.  Raises UsageError for a damaged trace."""
+    _known("implementation", implementations, cases.IMPLEMENTATIONS)
+    require_torch()
+    rows, left = operator.recorded(trace.read(file).run, implementations=implementations or cases.OURS)
+    for line in left:
+        say(f"left out: {line}")
+    if not rows:
+        say("the recorded run calls no operator that portkit has")
+    return document.build(rows, None)
+
+
 def scripts(
-    script: str, original: str, migrated: str, arguments: Sequence[str], original_arguments: Sequence[str]
-) -> tuple[Script, Script]:
-    """The training script in both repositories.  Raises UsageError where the original is not given."""
+    script: str,
+    original: str,
+    migrated: str,
+    arguments: Sequence[str],
+    original_arguments: Sequence[str],
+    *,
+    standin: bool = False,
+) -> tuple[Script | Trace, Script | Trace]:
+    """The training script in both repositories, or what was recorded of it.
+
+    Raises UsageError where the original is not given, and for a damaged trace.
+    """
     if not original:
         raise UsageError(
             "The original repository is not given.",
             remedy="Say --original DIR; `git worktree add DIR COMMIT` makes one from before the migration.",
         )
     common = tuple(arguments)
-    return (
-        Script(Path(original), script, (*common, *original_arguments), label="original"),
-        Script(Path(migrated), script, common, label="migrated"),
-    )
+    one = Script(Path(original), script, (*common, *original_arguments), label="original", standin=standin)
+    other = Script(Path(migrated), script, common, label="migrated")
+    return _side(one), _side(other)
+
+
+def _side(script: Script) -> Script | Trace:
+    return trace.read(script.root) if script.root.is_file() else script
+
+
+def record(
+    script: Script, output: Path, *, seed: int, steps: int, timeout: float, noise: bool, device: str
+) -> None:
+    """Record a run of a script in a file.  Raises CheckFailed where it does not run."""
+    require_torch()
+    options = runs.Options(seed, steps, None if noise else 1e-3, timeout)
+    made = runs.record(script, options, device=device, progress=say)
+    if made.run.error or not made.run.losses:
+        raise CheckFailed(
+            f"The script does not run: {made.run.error or 'it makes no backward pass'}",
+            place=str(script.root / script.script),
+            remedy="Nothing was recorded. Arguments of the script stand after --.",
+        )
+    trace.write(made, output)
+    say(f"{len(made.run.losses)} steps and {len(made.run.calls)} calls: {output}")
 
 
 def training(
-    pair: tuple[Script, Script], *, seed: int, steps: int, tolerance: float, timeout: float
+    pair: tuple[Script | Trace, Script | Trace],
+    *,
+    seed: int,
+    steps: int,
+    tolerance: float | None,
+    timeout: float,
+    bisect: float = 0.0,
 ) -> dict[str, Any]:
     """Run and compare the training script in both repositories."""
     require_torch()
-    report = runs.compare(*pair, seed=seed, steps=steps, tolerance=tolerance, timeout=timeout, progress=say)
+    report = runs.compare(
+        *pair, seed=seed, steps=steps, tolerance=tolerance, timeout=timeout, bisect=bisect, progress=say
+    )
     if report.status.value == "skipped":
         say(
             "The original needs arguments with which it runs on a CPU; "
-            'give them with --original-args "--device=cpu".'
+            'give them with --original-args "--device=cpu". '
+            "Or else --stand-in lets it run without CUDA, or `portkit record` records it where there is CUDA."
         )
     return document.build((), report)
 

@@ -18,7 +18,7 @@ FAULT_SIZE = 0.05
 class Divergence:
     """The first place where two curves are further apart than allowed."""
 
-    curve: str  # "loss" | "gradient norm"
+    curve: str  # "loss", "gradient norm", ...
     step: int  # from 0
     original: float
     migrated: float
@@ -71,11 +71,18 @@ def difference(original: Sequence[float], migrated: Sequence[float]) -> CurveMet
 
 
 def diverges(
-    curve: str, original: Sequence[float], migrated: Sequence[float], tolerance: float
+    curve: str,
+    original: Sequence[float],
+    migrated: Sequence[float],
+    tolerance: float | Sequence[float],
 ) -> Divergence | None:
-    """The first step at which two curves are further apart than `tolerance` (relative), or end apart."""
+    """The first step at which two curves are further apart than `tolerance` (relative), or end apart.
+
+    A tolerance may be given for each step of the original.
+    """
+    allowed = [tolerance] * len(original) if isinstance(tolerance, float) else tolerance
     for step, (one, other) in enumerate(zip(original, migrated, strict=False)):
-        if relative(one, other) > tolerance:
+        if relative(one, other) > allowed[step]:
             return Divergence(curve, step, one, other)
     if len(original) != len(migrated):
         step = min(len(original), len(migrated))
@@ -96,7 +103,9 @@ def faults(curve: Sequence[float]) -> Iterator[tuple[str, list[float]]]:
         yield "one step late", late
 
 
-def control(curve: Sequence[float], tolerance: float) -> tuple[Status, str, tuple[str, ...]]:
+def control(
+    curve: Sequence[float], tolerance: float | Sequence[float]
+) -> tuple[Status, str, tuple[str, ...]]:
     """Whether a comparison at this tolerance can fail on this curve: status, reason, faults caught."""
     caught: list[str] = []
     for name, broken in faults(curve):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from portkit.parity import cases
+import numpy as np
+
+from portkit.parity import called, cases
 from portkit.parity.cases import Call, Outcome
 from portkit.parity.compare import Limits, Metrics, Status, Verdict, judge, plain
+from portkit.parity.trace import Run
 
 if TYPE_CHECKING:
     from portkit.runtime.ops._operator import Operator, Sample
@@ -97,6 +100,21 @@ def run(
     return rows
 
 
+def recorded(run: Run, *, implementations: Sequence[str] = cases.OURS) -> tuple[list[Row], list[str]]:
+    """Rows for the calls of a recorded run, and a line for each call that is left out.  Needs torch."""
+    from portkit.runtime.ops import operators
+
+    known = operators()
+    found, left = called.samples(run)
+    groups: dict[tuple[str, str], list[Sample]] = {}
+    for one in found:
+        groups.setdefault((one.operator, one.dtype), []).append(one.sample)
+    rows: list[Row] = []
+    for (name, dtype), samples in groups.items():
+        rows += _torch_rows(known[name], dtype, implementations, samples)
+    return rows, left
+
+
 @contextmanager
 def forced(implementation: str) -> Iterator[None]:
     """PORTKIT_FORCE set to an implementation while the block runs."""
@@ -111,19 +129,21 @@ def forced(implementation: str) -> Iterator[None]:
             os.environ["PORTKIT_FORCE"] = before
 
 
-def _torch_rows(operator: Operator, dtype: str, implementations: Sequence[str]) -> Iterator[Row]:
+def _torch_rows(
+    operator: Operator, dtype: str, implementations: Sequence[str], samples: Iterable[Sample] | None = None
+) -> Iterator[Row]:
     if dtype not in operator.tolerance:
         yield from (_skipped(operator, name, dtype, f"has no bound for {dtype}") for name in implementations)
         return
     found: dict[str, list[Compared]] = {name: [] for name in implementations}
-    for sample in operator.samples():
-        for name, compared in _torch_sample(operator, sample, dtype, implementations):
+    for sample in operator.samples() if samples is None else samples:
+        for name, compared in _torch_sample(operator, sample, dtype, implementations, samples is not None):
             found[name].append(compared)
     yield from (_row(operator, name, dtype, found[name]) for name in implementations)
 
 
 def _torch_sample(
-    operator: Operator, sample: Sample, dtype: str, implementations: Sequence[str]
+    operator: Operator, sample: Sample, dtype: str, implementations: Sequence[str], recorded: bool
 ) -> Iterator[tuple[str, Compared]]:
     call = cases.torch_call(sample, dtype)
     truth = cases.oracle(operator, call, dtype)
@@ -131,26 +151,39 @@ def _torch_sample(
         original = cases.run_torch(operator, call, dtype)
     for name in implementations:
         if name == "vendor":
-            verdicts = _judge(operator, dtype, original, truth, original, VENDOR_SLACK)
+            verdicts = _judge(operator, dtype, original, truth, original, VENDOR_SLACK, recorded=recorded)
         elif reason := _not_run(operator, name, call):
             yield name, Compared(sample.id, "result", Verdict(Status.SKIPPED, reason))
             continue
         else:
             with forced(name):
                 ours = cases.run_torch(operator, call, dtype)
-            verdicts = _judge(operator, dtype, ours, truth, original, 1.0)
+            verdicts = _judge(operator, dtype, ours, truth, original, 1.0, recorded=recorded)
         yield from ((name, Compared(sample.id, output, verdict)) for output, verdict in verdicts)
 
 
 def _judge(
-    operator: Operator, dtype: str, ours: Outcome, truth: Outcome, original: Outcome, slack: float
+    operator: Operator,
+    dtype: str,
+    ours: Outcome,
+    truth: Outcome,
+    original: Outcome,
+    slack: float,
+    *,
+    recorded: bool = False,
 ) -> Iterator[tuple[str, Verdict]]:
+    """A verdict for the result and each gradient.
+
+    The absolute tolerance is meant for numbers of size 1, as samples have them; where numbers are as
+    `recorded`, it grows with the largest.
+    """
     bound = operator.tolerance[dtype]
-    limits = Limits(bound.atol * slack, bound.rtol * slack)
     results = (ours.result, *ours.gradients)
     truths = (truth.result, *truth.gradients)
     others = (original.result, *original.gradients)
     for index, (a, b, c) in enumerate(zip(results, truths, others, strict=True)):
+        size = max(1.0, float(np.abs(b).max(initial=0.0, where=np.isfinite(b))))
+        limits = Limits(bound.atol * slack * (size if recorded else 1.0), bound.rtol * slack)
         yield f"gradient {index - 1}" if index else "result", judge(a, b, dtype, limits, c)
 
 

@@ -104,6 +104,8 @@ def _training(console: Console, training: Mapping[str, Any]) -> None:
                 f"{name}: largest difference over {gap['steps']} steps {float(gap['max_rel']):.2e} relative, "
                 f"at step {gap['worst_step']}"
             )
+    for line in training.get("notes", ()):
+        console.print(Text(line, style="dim"), soft_wrap=True)
     if training["controls"]:
         console.print(f"injected faults that were noticed: {', '.join(training['controls'])}", soft_wrap=True)
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from portkit.errors import UsageError
-from portkit.parity import curves
-from portkit.parity.compare import Status, plain
+from portkit.parity import bisect, blame, curves, launch, noise, trace
+from portkit.parity.bisect import Culprits
+from portkit.parity.blame import Place
+from portkit.parity.compare import Status
 from portkit.parity.curves import Divergence
+from portkit.parity.trace import Run, Trace
+
+__all__ = ["Options", "Run", "Script", "TrainingReport", "compare", "record", "run"]
 
 CONTROL_STEPS = 5
+OBSERVED = 2  # steps whose calls are recorded
+NOISE = (101, 202)  # seeds of the runs with other rounding
+
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -31,25 +36,19 @@ class Script:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
+    standin: bool = False  # whether a stand-in takes the place of CUDA
+    float16: bool = False  # whether mixed precision is on, as on an accelerator, where the CPU has it off
 
 
 @dataclass(frozen=True)
-class Run:
-    """What one run gave."""
+class Options:
+    """How two runs are compared."""
 
-    losses: tuple[float, ...]
-    norms: tuple[float, ...]
-    error: str  # why it ended too early; empty if it did not
-    seconds: float = field(default=0.0, compare=False)  # per optimizer step, median without the first
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "losses": [plain(v) for v in self.losses],
-            "norms": [plain(v) for v in self.norms],
-            "error": self.error,
-            "seconds": self.seconds,
-        }
+    seed: int = 1337
+    steps: int = 20
+    tolerance: float | None = 1e-3  # of a loss, relative; None: measured on runs with other rounding
+    timeout: float = 600.0  # seconds for each run
+    bisect: float = 0.0  # seconds for finding the edit at fault; 0: it is not looked for
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,15 @@ class TrainingReport:
     script: str
     labels: tuple[str, str]
     seed: int
-    tolerance: float
+    tolerance: float | None
     original: Run | None
     migrated: Run | None
     divergence: Divergence | None = None
     controls: tuple[str, ...] = ()
+    allowed: Mapping[str, Any] = field(default_factory=dict)  # curve → tolerance at each step
+    place: Place | None = None
+    culprits: Culprits | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -81,6 +84,10 @@ class TrainingReport:
             **self._distances(),
             "divergence": str(self.divergence) if self.divergence else None,
             "controls": list(self.controls),
+            "tolerances": {name: list(sizes) for name, sizes in self.allowed.items()},
+            "place": self.place.to_dict() if self.place else None,
+            "edits": [edit.to_dict() for edit in self.culprits.edits] if self.culprits else [],
+            "notes": list(self.notes),
         }
 
     def _distances(self) -> dict[str, Any]:
@@ -92,11 +99,22 @@ class TrainingReport:
         }
 
 
-def run(script: Script, *, seed: int, steps: int, timeout: float, fault: bool = False) -> Run:
-    """Run a training script in a child process on the CPU and record its curves.
+def run(
+    script: Script,
+    *,
+    seed: int,
+    steps: int,
+    timeout: float,
+    fault: bool = False,
+    calls: int = 0,
+    rounding: int = 0,
+    device: str = "cpu",
+) -> Run:
+    """Run a training script in a child process and record its curves.
 
     `steps` optimizer steps at most (0: to its end); `timeout` in seconds; with `fault`, the largest gradient
-    is lost before each step.  Raises UsageError if there is no such script.
+    is lost before each step; `calls`: during how many steps modules and operators are recorded; `rounding`:
+    seed of disturbed rounding.  Raises UsageError if there is no such script.
     """
     if not (script.root / script.script).is_file():
         raise UsageError(
@@ -104,139 +122,230 @@ def run(script: Script, *, seed: int, steps: int, timeout: float, fault: bool = 
             place=str(script.root),
             remedy="Give its path relative to the repository.",
         )
-    with tempfile.TemporaryDirectory(prefix="portkit-") as folder:
-        record = Path(folder) / "record.jsonl"
-        try:
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "portkit.parity._child",
-                    str(record),
-                    script.script,
-                    *script.arguments,
-                ],
-                cwd=script.root,
-                env=_environment(script, seed, steps, fault),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return _read(record, f"it did not end within {timeout:g} s")
-        return _read(record, "" if done.returncode == 0 else _last_line(done.stderr, done.returncode))
-
-
-def _environment(script: Script, seed: int, steps: int, fault: bool) -> dict[str, str]:
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONHASHSEED": "0",
-        "PYTHONUNBUFFERED": "1",
-        "CUDA_VISIBLE_DEVICES": "",  # both runs are on the CPU
-        "PORTKIT_PARITY": json.dumps({"seed": seed, "steps": steps, "fault": fault}),
-        **script.environment,
+    settings = {
+        "seed": seed,
+        "steps": steps,
+        "fault": fault,
+        "calls": calls,
+        "noise": rounding,
+        "standin": script.standin,
+        "float16": script.float16,
     }
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}  # both runs are on the CPU
+    with tempfile.TemporaryDirectory(prefix="portkit-") as folder:
+        file = Path(folder) / "record.jsonl"
+        error = launch.run(
+            launch.Job(
+                "portkit.parity._child",
+                [str(file), script.script, *script.arguments],
+                folder=script.root,
+                settings=settings,
+                environment={**hidden, **script.environment},
+                timeout=timeout,
+            )
+        )
+        return trace.run_of(trace.read_rows(file), error)
 
 
-def _last_line(stderr: str, code: int) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else f"exit code {code}"
+def record(
+    script: Script, options: Options, *, device: str = "cpu", progress: Progress = lambda line: None
+) -> Trace:
+    """Run a script as it is and with other rounding.  What went wrong stands in the run's `error`."""
+    progress(f"running: {script.label}")
+    again = partial(
+        run,
+        script,
+        seed=options.seed,
+        steps=options.steps,
+        timeout=options.timeout,
+        calls=OBSERVED,
+        device=device,
+    )
+    base = again()
+    disturbed: list[Run] = []
+    for number in NOISE if options.tolerance is None and not _bad(base) else ():
+        progress(f"running: {script.label}, rounded otherwise")
+        disturbed.append(again(rounding=number))
+    environment = {**trace.environment(), "device": device, "stand-in": script.standin}
+    return Trace(script.script, script.arguments, options.seed, base, tuple(disturbed), environment)
 
 
-def _read(record: Path, error: str) -> Run:
-    rows = []
-    if record.is_file():
-        lines = record.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines if line.endswith("}")]
-    losses = tuple(row["loss"] for row in rows if "loss" in row)
-    norms = tuple(row["norm"] for row in rows if "norm" in row)
-    times = [row["time"] for row in rows if "time" in row]
-    laps = [later - earlier for earlier, later in pairwise(times[1:])]
-    return Run(losses, norms, error, median(laps) if laps else 0.0)
+def _bad(run: Run) -> str:
+    """Why a run can't be compared; empty if it can."""
+    if run.error:
+        return run.error
+    if not run.losses:
+        return "it makes no backward pass"
+    odd = next((step for step, loss in enumerate(run.losses) if not math.isfinite(loss)), None)
+    return f"its loss is {run.losses[odd]} at step {odd}" if odd is not None else ""
 
 
 def compare(
-    original: Script,
-    migrated: Script,
+    original: Script | Trace,
+    migrated: Script | Trace,
     *,
     seed: int = 1337,
     steps: int = 20,
-    tolerance: float = 1e-3,
+    tolerance: float | None = 1e-3,
     timeout: float = 600.0,
-    progress: Callable[[str], None] = lambda line: None,
+    bisect: float = 0.0,
+    progress: Progress = lambda line: None,
 ) -> TrainingReport:
     """Run both scripts and compare their curves; then check on a faulty run that a fault would be seen.
 
-    `tolerance` is the largest relative difference of a loss; gradient norms get ten times as much.
+    Either side may be a trace that was recorded elsewhere.  `tolerance` is the largest relative difference
+    of a loss (gradient norms get ten times as much); None: it is measured, on runs of the original that are
+    rounded otherwise, and grows as their distance does.
     """
-    progress(f"running: {original.label}")
-    first = run(original, seed=seed, steps=steps, timeout=timeout)
-    if first.error or not first.losses:
-        reason = first.error or "it makes no backward pass"
-        return _report(
-            Status.SKIPPED, f"the {original.label} does not run on the CPU: {reason}",
-            (original, migrated), seed, tolerance, None, None,
-        )  # fmt: skip
-    progress(f"running: {migrated.label}")
-    second = run(migrated, seed=seed, steps=steps, timeout=timeout)
-    base = ((original, migrated), seed, tolerance, first, second)
-    if second.error or not second.losses:
-        reason = second.error or "it makes no backward pass"
-        return _report(Status.FAIL, f"the {migrated.label} does not run on the CPU: {reason}", *base)
-    divergence = _diverges(first, second, tolerance)
-    if divergence:
-        return _report(Status.FAIL, f"diverges in {divergence}", *base, divergence=divergence)
-    status, reason, caught = curves.control(first.losses, tolerance)
-    if status is Status.PASS:
-        progress("running: a lost gradient, which must be noticed")
-        length = min(CONTROL_STEPS, steps or CONTROL_STEPS)
-        broken = run(migrated, seed=seed, steps=length, timeout=timeout, fault=True)
-        if not broken.error and _diverges(_head(first, broken), broken, tolerance) is None:
-            status, reason = Status.BLIND, "a run with a lost gradient went unnoticed"
-        else:
-            caught = (*caught, "a lost gradient")
-    return _report(status, reason, *base, controls=caught)
+    return _Comparison(original, migrated, Options(seed, steps, tolerance, timeout, bisect), progress).run()
 
 
-def _head(run: Run, other: Run) -> Run:
-    return Run(run.losses[: len(other.losses)], run.norms[: len(other.norms)], "")
+@dataclass
+class _Comparison:
+    original: Script | Trace
+    migrated: Script | Trace
+    options: Options
+    progress: Progress
+
+    def run(self) -> TrainingReport:
+        """The whole comparison."""
+        first = self._traced(self.original)
+        if isinstance(self.migrated, Script) and first.environment.get("stand-in"):
+            self.migrated = replace(self.migrated, float16=True)
+        if bad := _bad(first.run):
+            reason = f"the {self._labels()[0]} does not run on the CPU: {bad}"
+            return self._report(Status.SKIPPED, reason)
+        allowed = (
+            noise.tolerances(first.run, first.noise)
+            if self.options.tolerance is None and first.noise
+            else noise.constant(first.run, self.options.tolerance or 1e-3)
+        )
+        second = self._traced(self.migrated).run
+        found = self._report(Status.PASS, "", first.run, second, allowed=allowed)
+        if bad := _bad(second):
+            reason = f"the {self._labels()[1]} does not run on the CPU: {bad}"
+            return replace(found, status=Status.FAIL, reason=reason)
+        if noise.horizon(allowed) < 1:
+            reason = f"the {self._labels()[0]} differs from itself already at its first step"
+            return replace(found, status=Status.BLIND, reason=f"{reason}: it is not repeatable")
+        divergence = noise.diverges(first.run, second, allowed)
+        if divergence:
+            return self._blamed(replace(found, divergence=divergence), first)
+        place = blame.first(first.run, second, first.noise)
+        if place is not None:
+            return self._blamed(found, first)
+        return self._controlled(found, first)
+
+    def _traced(self, side: Script | Trace) -> Trace:
+        if isinstance(side, Trace):
+            return side
+        if side is self.original:
+            return record(side, self.options, progress=self.progress)
+        self.progress(f"running: {side.label}")
+        made = run(
+            side,
+            seed=self.options.seed,
+            steps=self.options.steps,
+            timeout=self.options.timeout,
+            calls=OBSERVED,
+        )
+        return Trace(side.script, side.arguments, self.options.seed, made)
+
+    def _blamed(self, found: TrainingReport, first: Trace) -> TrainingReport:
+        """A failed comparison, with the place where it starts and the edits at fault."""
+        assert found.migrated is not None
+        place = blame.first(first.run, found.migrated, first.noise)
+        reason = "its curves agree, its calls do not"
+        if found.divergence:
+            reason = f"diverges in {found.divergence}"
+        if place:
+            reason += f"; first at {place}"
+        culprits = self._bisected(found, first, place)
+        if culprits and culprits.edits:
+            reason += f"; by the edit {'; '.join(str(edit) for edit in culprits.edits)}"
+        notes = (culprits.why,) if culprits and culprits.why else ()
+        return replace(found, status=Status.FAIL, reason=reason, place=place, culprits=culprits, notes=notes)
+
+    def _bisected(self, found: TrainingReport, first: Trace, place: Place | None) -> Culprits | None:
+        if not self.options.bisect or isinstance(self.migrated, Trace):
+            return None
+        steps = [found.divergence.step] if found.divergence else [place.step] if place else []
+        script, end = self.migrated, max(steps) + 1
+        allowed = {name: list(sizes)[:end] for name, sizes in found.allowed.items()}
+        wanted = _head(first.run, end)
+
+        def holds(tree: Path) -> bool:
+            copy = replace(script, root=tree, standin=True)
+            made = run(copy, seed=self.options.seed, steps=end, timeout=self.options.timeout, calls=OBSERVED)
+            if made.error or not made.losses:
+                return False
+            if noise.diverges(wanted, _head(made, end), allowed) is not None:
+                return False
+            return place is None or blame.first(first.run, made, first.noise) is None
+
+        return bisect.find(
+            script.root,
+            holds,
+            site=place.site if place else "",
+            seconds=self.options.bisect,
+            progress=self.progress,
+        )
+
+    def _controlled(self, found: TrainingReport, first: Trace) -> TrainingReport:
+        """A comparison without a difference, after faults were injected."""
+        end = noise.horizon(found.allowed)
+        status, reason, caught = curves.control(first.run.losses[:end], found.allowed["loss"])
+        if status is Status.PASS and not isinstance(self.migrated, Trace):
+            self.progress("running: a lost gradient, which must be noticed")
+            length = min(CONTROL_STEPS, self.options.steps or CONTROL_STEPS)
+            broken = run(
+                self.migrated, seed=self.options.seed, steps=length, timeout=self.options.timeout, fault=True
+            )
+            count = len(broken.losses)
+            if not broken.error and noise.diverges(_head(first.run, count), broken, found.allowed) is None:
+                status, reason = Status.BLIND, "a run with a lost gradient went unnoticed"
+            else:
+                caught = (*caught, "a lost gradient")
+        total = len(first.run.losses)
+        notes = (f"compared for {end} of {total} steps: then rounding alone leads runs apart",)
+        return replace(
+            found, status=status, reason=reason, controls=caught, notes=notes if end < total else ()
+        )
+
+    def _labels(self) -> tuple[str, str]:
+        one = self.original.label if isinstance(self.original, Script) else "recorded original"
+        other = self.migrated.label if isinstance(self.migrated, Script) else "recorded migrated run"
+        return one, other
+
+    def _report(
+        self,
+        status: Status,
+        reason: str,
+        first: Run | None = None,
+        second: Run | None = None,
+        allowed: Mapping[str, Any] | None = None,
+    ) -> TrainingReport:
+        return TrainingReport(
+            status=status,
+            reason=reason,
+            script=self.migrated.script,
+            labels=self._labels(),
+            seed=self.options.seed,
+            tolerance=self.options.tolerance,
+            original=first,
+            migrated=second,
+            allowed=allowed or {},
+        )
 
 
-def _diverges(first: Run, second: Run, tolerance: float) -> Divergence | None:
-    """The earlier of the first divergences of the two curves."""
-    found = [
-        curves.diverges("loss", first.losses, second.losses, tolerance),
-        curves.diverges("gradient norm", first.norms, second.norms, tolerance * curves.NORM_FACTOR),
-    ]
-    return min((d for d in found if d), key=lambda d: d.step, default=None)
-
-
-def _report(
-    status: Status,
-    reason: str,
-    scripts: Sequence[Script],
-    seed: int,
-    tolerance: float,
-    original: Run | None,
-    migrated: Run | None,
-    *,
-    divergence: Divergence | None = None,
-    controls: tuple[str, ...] = (),
-) -> TrainingReport:
-    return TrainingReport(
-        status=status,
-        reason=reason,
-        script=scripts[1].script,
-        labels=(scripts[0].label, scripts[1].label),
-        seed=seed,
-        tolerance=tolerance,
-        original=original,
-        migrated=migrated,
-        divergence=divergence,
-        controls=controls,
+def _head(run: Run, steps: int) -> Run:
+    """The first steps of a run."""
+    return replace(
+        run,
+        error="",
+        losses=run.losses[:steps],
+        norms=run.norms[:steps],
+        scales=run.scales[:steps],
+        rates=run.rates[:steps],
+        parameters=run.parameters[:steps],
     )

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from portkit.runtime._torch import torch
 from portkit.runtime.devices import device_type
+
+
+def _without_float16(kind: str) -> bool:
+    """Whether float16 regions are off on this device.
+
+    With PORTKIT_CPU_FLOAT16 set the CPU does what an accelerator would: so that parity can compare it.
+    """
+    return kind == "cpu" and not os.environ.get("PORTKIT_CPU_FLOAT16")
 
 
 class autocast:
@@ -24,7 +33,7 @@ class autocast:
         dtype = api.float16 if dtype is None else dtype
         if not api.amp.is_autocast_available(kind):
             return api.autocast("cpu", dtype=api.bfloat16, enabled=False, cache_enabled=cache_enabled)
-        if kind == "cpu" and dtype is not api.bfloat16:
+        if _without_float16(kind) and dtype is not api.bfloat16:
             return api.autocast("cpu", dtype=api.bfloat16, enabled=False, cache_enabled=cache_enabled)
         return api.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
@@ -51,7 +60,7 @@ class GradScaler:
             growth_factor=growth_factor,
             backoff_factor=backoff_factor,
             growth_interval=growth_interval,
-            enabled=enabled and kind != "cpu",
+            enabled=enabled and not _without_float16(kind),
         )
 
 
