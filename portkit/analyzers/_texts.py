@@ -28,7 +28,7 @@ _SPEAKERS = frozenset(
     | {"echo", "secho", "fail", "skip", "skipif", "ArgumentParser", "abort", "exit"}
 )
 _NAMES = re.compile(
-    r"(?:.*_)?(?:cmds?|commands?|cmdline|script|shell|launcher|prefix|line|args|argv)(?:_.*)?\Z", re.I
+    r"(?:.*_)?(?:cmds?|commands?|cmdline|flags|script|shell|launcher|prefix|line|args|argv)(?:_.*)?\Z", re.I
 )
 
 

@@ -120,7 +120,7 @@ class CudaExtensionBuild(Rule):
 
     def visit_Import(self, node: ast.Import, ctx: Context) -> Iterable[Finding]:
         for item in node.names:
-            if item.name.endswith(("_cuda", "._ext")) and _libraries.of_name(item.name) is None:
+            if item.name.lower().endswith(("_cuda", "._ext")) and _libraries.of_name(item.name) is None:
                 yield self._module(node, item.name, ctx)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, ctx: Context) -> Iterable[Finding]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
-from portkit.analyzers import _flags
+from portkit.analyzers import _flags, _texts
 from portkit.finding import Finding, Phase, Support
 from portkit.rule import Context, Rule
 
 _TRAINERS = ("pytorch_lightning.", "lightning.", "lightning_fabric.", "ignite.")
 _PROVIDERS = frozenset(
     {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
+)
+_PASSED = re.compile(  # in a command line, as scripts for shells have them
+    r"(?:^|\s)(?P<value>--(?:use[-_])?cuda(?=\s|$)"
+    r"|--(?![\w.-]*(?:name|out|output|dir|path|file|log|logs|tag|branch|label|trace|title|project|group)[= ])"
+    r"[\w.-]+[= ]cuda(?::\d+)?(?=\s|$)"
+    r"|--(?!no[-_]|without[-_]|disable[-_]|skip[-_])(?:[a-z0-9]+[-_])+cuda(?:[-_][a-z0-9]+)*(?=[=\s]|$))"
 )
 _STAYS = "The name is part of the program's interface and stays; it now means the accelerator that is there."
 _ORDINAL = "Turn each value into a device with pk.device(i), and count devices with pk.device_count()."
@@ -22,7 +29,7 @@ class GpuOption(Rule):
 
     What: `add_argument("--gpu")`, `--gpus`, `--gpu_ids`, `--cuda`, `--no-cuda`, `--use_gpu`; fields of
     classes with such names; reads of `args.cuda`; arguments such as `gpus=2`, `num_gpus=8`, `use_cuda=True`,
-    `accelerator="gpu"`, `providers=["CUDAExecutionProvider"]`.
+    `accelerator="gpu"`, `providers=["CUDAExecutionProvider"]`; options in commands that the program runs.
     Why: what hangs on them decides whether the program uses an accelerator, and which.
     Instead: the names stay, since users type them. Values become devices with `pk.device(i)`;
     `accelerator="auto"`, where a trainer takes it.
@@ -116,7 +123,9 @@ class GpuOption(Rule):
         )
 
     def visit_Constant(self, node: ast.Constant, ctx: Context) -> Iterable[Finding]:
-        """`providers=["CUDAExecutionProvider"]` of ONNX Runtime."""
+        """`providers=["CUDAExecutionProvider"]` of ONNX Runtime; options in a command."""
+        if isinstance(node.value, str) and " " in node.value:
+            yield from self._command(node, node.value, ctx)
         if node.value not in _PROVIDERS or isinstance(ctx.parent(node), (ast.Expr, ast.Compare)):
             return
         holder = ctx.parent(node)
@@ -130,6 +139,22 @@ class GpuOption(Rule):
             remedy="Without CUDA the next provider of the list is taken."
             if falls_back
             else 'List "CPUExecutionProvider" after it.',
+        )
+
+    def visit_JoinedStr(self, node: ast.JoinedStr, ctx: Context) -> Iterable[Finding]:
+        text = "".join(str(item.value) if isinstance(item, ast.Constant) else "0" for item in node.values)
+        yield from self._command(node, text, ctx)
+
+    def _command(self, node: ast.expr, text: str, ctx: Context) -> Iterator[Finding]:
+        match = _PASSED.search(text)
+        if match is None or isinstance(ctx.parent(node), ast.JoinedStr) or not _texts.is_command(node, ctx):
+            return
+        yield ctx.finding(
+            self,
+            node,
+            f"A command asks for CUDA: {match['value']}",
+            support=Support.UNKNOWN,
+            remedy="Leave the option out where there is no CUDA.",
         )
 
     def visit_AnnAssign(self, node: ast.AnnAssign, ctx: Context) -> Iterable[Finding]:

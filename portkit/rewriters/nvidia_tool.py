@@ -254,7 +254,13 @@ def _sorts(node: ast.expr, ctx: Context) -> bool:
 
 def _is_loaded(node: ast.expr, ctx: Context) -> bool:
     """Whether a name is that of a shared library: given to ctypes."""
-    parent = ctx.parent(node)
-    if not isinstance(parent, ast.Call) or node not in parent.args:
-        return False
-    return (ctx.resolve(parent.func) or "").startswith(("ctypes.", "_ctypes."))
+    child: ast.AST = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.Call) and child in parent.args:
+            name = ctx.resolve(parent.func) or ""
+            if name != "os.path.join":
+                return name.startswith(("ctypes.", "_ctypes."))
+        elif not isinstance(parent, (ast.BinOp, ast.JoinedStr)):  # `home + "/lib64/libcudart.so"`
+            return False
+        child = parent
+    return False
