@@ -523,7 +523,7 @@ def test_heuristics_compute_constants(mode):
     both = autotune([Config({"a": 3.0})], key=[])(kernel)
     both[1,](x, y, n=100)
     assert (y == 3).all()
-    assert both.base_fn.names == ("x", "y", "a", "n", "BLOCK")
+    assert both.base_kernel.names == ("x", "y", "a", "n", "BLOCK")
 
 
 @pytest.mark.parametrize(("n", "power"), [(0, 1), (1, 1), (2, 2), (3, 4), (1025, 2048)])

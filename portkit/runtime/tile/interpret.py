@@ -68,6 +68,9 @@ class _Program:
 
     def op(self, op: ir.Op, operands: list[Array]) -> Sequence[Array]:
         """Run one operation; gives its results."""
+        if op.opcode == "bitcast" and op.operands[0].type.is_pointer != op.result.type.is_pointer:
+            turn = self.memory.address if op.operands[0].type.is_pointer else self.memory.pointer
+            return [turn(np.asarray(operands[0]))]
         if op.opcode in OPS:
             return [OPS[op.opcode](op, operands)]
         if op.opcode in ATOMICS:

@@ -60,6 +60,24 @@ class Memory:
         self.regions.append(_Region(name, raw, array.flags.writeable, array))
         return np.asarray((len(self.regions) - 1) * _SPAN + _SPAN // 2 + (start - low), np.int64)
 
+    def address(self, pointer: Array) -> Array:
+        """Pointers as addresses in memory."""
+        found = np.array(pointer, np.int64)
+        for number, region in enumerate(self.regions):
+            inside = np.asarray(pointer) // _SPAN == number
+            shift = region.bytes.ctypes.data - (number * _SPAN + _SPAN // 2)
+            found = np.where(inside, found + shift, found)
+        return found
+
+    def pointer(self, address: Array) -> Array:
+        """Addresses in memory as pointers; outside all arrays they lead nowhere."""
+        found = np.full(np.shape(address), -1, np.int64)
+        for number, region in enumerate(self.regions):
+            offset = np.asarray(address, np.int64) - region.bytes.ctypes.data
+            inside = (offset >= 0) & (offset < region.bytes.size)
+            found = np.where(inside, number * _SPAN + _SPAN // 2 + offset, found)
+        return found
+
     def read(self, op: ir.Op, pointer: Array, mask: Array | None) -> Array:
         """Elements at the pointers; 0 where the mask is false."""
         dtype = op.operands[0].type.dtype

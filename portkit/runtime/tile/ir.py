@@ -24,7 +24,7 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | exp exp2 log log2 sqrt rsqrt sin cos tanh erf sigmoid floor ceil | float → float | |
 | fma | a, a, a → a (float, one rounding) | |
 | cast | a → b (numbers; value conversion, to integer towards zero; i1 counts as 0 and 1; to i1: cmp ne 0) | |
-| bitcast | a → b of the same width; pointer → pointer to another type | |
+| bitcast | a → b of the same width; pointer → pointer to another type, or 64-bit integer, and back | |
 | addptr | pointer, int → pointer (counts elements) | |
 | load | pointer [, i1 mask [, other]] → element; masked-off lanes give other, or 0 | has_mask, has_other |
 | store | pointer, value [, i1 mask] → | has_mask |
@@ -32,7 +32,7 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | atomic_and atomic_or atomic_xor | pointer, value [, i1 mask] → old value (integers) | has_mask |
 | atomic_cas | pointer, expected, value → old value | |
 | reduce | tile → tile without that axis (or scalar) | kind: sum max min argmax argmin any all; axis |
-| dot | a[m,k], b[k,n], acc[m,n] → [m,n] | precision: "ieee" or "tf32" |
+| dot | a[m,k], b[k,n], acc[m,n] → [m,n], or each with one more axis in front | precision: "ieee" or "tf32" |
 | for | lower, upper, step, inits… → final values…; region(i, carried…) ends in yield | |
 | while | inits… → final values… | region 0 (carried…) yields condition, values…; 1 (values…) yields inits |
 | if | condition → values…; regions then, else, both end in yield | |

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import os
 import re
@@ -57,11 +58,11 @@ def next_power_of_2(n: int) -> int:
 
 
 class Kernel:
-    """What can be launched: `kernel[grid](*args, **kwargs)`."""
+    """What can be launched: `kernel[grid](*args, **kwargs)`.  Libraries derive from it and override `run`."""
 
     def launch(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run over a grid."""
-        raise NotImplementedError
+        return self.run(*args, grid=grid, **kwargs)
 
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """A function that launches the kernel over `grid`: up to three ints, or a function giving them."""
@@ -70,9 +71,9 @@ class Kernel:
     def _over(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         return self.launch(grid, args, kwargs)
 
-    def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
-        """`kernel[grid](*args, **kwargs)`, as Triton also spells it."""
-        return self.warmup(*args, grid=grid, **kwargs) if warmup else self.launch(grid, args, kwargs)
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """`kernel[grid](*args, **kwargs)`, as Triton also spells it: the grid is one of `kwargs`."""
+        raise NotImplementedError
 
     def warmup(self, *args: Any, grid: Grid = (1,), **kwargs: Any) -> Any:
         """Compile for these arguments and run nothing."""
@@ -130,6 +131,11 @@ class JitFunction(Kernel):
         """Of the Python function."""
         return inspect.signature(self.fn)
 
+    @functools.cached_property
+    def cache_key(self) -> str:
+        """What identifies the source text."""
+        return hashlib.sha256(self.source.encode()).hexdigest()
+
     @property
     def src(self) -> str:
         """The source text from `def` on."""
@@ -139,7 +145,7 @@ class JitFunction(Kernel):
         """Compile another text instead of the function's own."""
         assert isinstance(self.fn, types.FunctionType)
         self.fn = with_source(self.fn, text)
-        for cached in ("source", "signature"):
+        for cached in ("source", "signature", "cache_key"):
             self.__dict__.pop(cached, None)
         self._quick.clear()
         self._launchers.clear()
@@ -168,9 +174,10 @@ class JitFunction(Kernel):
             return None
         return self._slow(grid, values, args, kwargs)
 
-    def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         """`kernel[grid](*args, **kwargs)`, as Triton also spells it; gives the compiled kernel."""
-        if warmup:
+        grid = kwargs.pop("grid")
+        if kwargs.pop("warmup", False):
             return self.warmup(*args, grid=grid, **kwargs)
         values = self.arguments(args, kwargs)
         if callable(grid):

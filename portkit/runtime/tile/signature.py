@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +20,8 @@ POINTER_ALIGNMENT = 16
 _NO_FACTS = ir.ParamFacts()
 
 
-class _Missing:
-    """The default of a parameter that has none."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING = _Missing()
+MISSING = inspect.Parameter.empty
+"""The default of a parameter that has none."""
 
 
 @dataclass(frozen=True)

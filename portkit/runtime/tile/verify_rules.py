@@ -193,10 +193,10 @@ def _bitcast(op: ir.Op) -> None:
     _counts(op, 1)
     source, result = op.operands[0].type, op.result.type
     expect(source.shape == result.shape, op, "changes the shape")
-    expect(source.is_pointer == result.is_pointer, op, "mixes pointers and numbers")
-    expect(
-        source.is_pointer or source.dtype.bits == result.dtype.bits, op, f"{source} to {result} is no bitcast"
-    )
+    bits = [64 if t.is_pointer else t.dtype.bits for t in (source, result)]
+    mixed = source.is_pointer != result.is_pointer
+    whole = all(t.is_pointer or t.dtype.is_int for t in (source, result))
+    expect((whole or not mixed) and bits[0] == bits[1], op, f"{source} to {result} is no bitcast")
 
 
 def _addptr(op: ir.Op) -> None:
@@ -272,8 +272,9 @@ def _dot(op: ir.Op) -> None:
     a, b, acc = (v.type for v in op.operands)
     for index in range(3):
         _is_number(op, op.operands[index], f"operand {index}")
-    fits = len(a.shape) == len(b.shape) == 2 and a.shape[1] == b.shape[0]
-    expect(fits and acc.shape == (a.shape[0], b.shape[1]), op, f"shapes do not fit: {a} · {b} + {acc}")
+    fits = len(a.shape) == len(b.shape) in (2, 3) and a.shape[-1] == b.shape[-2]
+    fits = fits and a.shape[:-2] == b.shape[:-2] and acc.shape == (*a.shape[:-1], b.shape[-1])
+    expect(fits, op, f"shapes do not fit: {a} · {b} + {acc}")
     expect(a.element == b.element, op, f"operands differ in type: {a} and {b}")
     expect(a.dtype.is_float == acc.dtype.is_float, op, f"{a} can't accumulate in {acc}")
     expect(op.result.type == acc, op, f"gives {acc}, not {op.result.type}")

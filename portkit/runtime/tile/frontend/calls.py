@@ -20,7 +20,23 @@ from portkit.runtime.tile.language._base import constexpr, unwrap
 _LANGUAGE = "portkit.runtime.tile.language"
 _LIBRARY = "portkit.runtime.tile.frontend.library"
 _CONSTANT_BUILTINS = frozenset(
-    {"abs", "bool", "float", "int", "isinstance", "len", "list", "max", "min", "round", "str", "sum", "tuple"}
+    {
+        "abs",
+        "bool",
+        "float",
+        "getattr",
+        "hasattr",
+        "int",
+        "isinstance",
+        "len",
+        "list",
+        "max",
+        "min",
+        "round",
+        "str",
+        "sum",
+        "tuple",
+    }
 )
 _BUILTIN_TILES = {"abs": "abs", "max": "maximum", "min": "minimum"}  # Python's own names, on tiles
 _HOST = {"cdiv", "next_power_of_2"}
@@ -138,9 +154,41 @@ def _host(ctx: Context, function: Any, name: str, args: list[Any], kwargs: dict[
     return _language(ctx, language.cdiv, "cdiv", args, kwargs)
 
 
+def _about(ctx: Context, name: str, args: list[Any]) -> Any:
+    """`getattr`, `hasattr` and `isinstance`, which see tiles and types as the kernel does."""
+    from portkit.runtime.tile.frontend import introspect
+
+    if name == "isinstance":
+        return _is_instance(args[0], args[1])
+    try:
+        found = introspect.attribute(ctx, args[0], args[1])
+    except KernelError:
+        if name == "hasattr":
+            return False
+        if len(args) == 3:
+            return args[2]
+        raise
+    return True if name == "hasattr" else found
+
+
+def _is_instance(value: Any, kinds: Any) -> bool:
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        if kind is language.tensor:
+            if isinstance(value, ir.Value):
+                return True
+        elif kind is constexpr:
+            if not isinstance(value, (ir.Value, tuple)):
+                return True
+        elif not isinstance(value, ir.Value) and isinstance(value, kind):
+            return True
+    return False
+
+
 def _python(ctx: Context, function: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     runtime = any(isinstance(a, ir.Value) for a in [*args, *kwargs.values()])
     is_builtin = bool(name) and getattr(builtins, name, None) is function
+    if is_builtin and name in ("getattr", "hasattr", "isinstance"):
+        return _about(ctx, name, args)
     if is_builtin and runtime and name in _BUILTIN_TILES:
         return call(ctx, language_function(_BUILTIN_TILES[name]), args, kwargs)
     record = isinstance(function, type) and issubclass(function, tuple)  # a named tuple may hold tiles

@@ -28,7 +28,11 @@ def conditional(ctx: Context, node: ast.If, rest: Sequence[ast.stmt], execute: E
     test = evaluate(ctx, node.test)
     known = constant(test) if isinstance(test, ir.Value) else bool(test)
     if known is not None:
-        return execute(ctx, node.body if known else node.orelse)
+        chosen = node.body if known else node.orelse
+        if not any(isinstance(n, ast.If) and returns_inside(n) for n in chosen):
+            return execute(ctx, chosen)
+        # a choice inside it may return on one side only: it takes the statements after this one along
+        return execute(ctx, [*chosen, *rest]) or Returned(None)
     operand = condition(ctx, test)
     bodies = [list(node.body), list(node.orelse)]
     returns = returns_inside(node)

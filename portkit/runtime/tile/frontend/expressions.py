@@ -196,8 +196,6 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Any:
         return introspect.item(target, _index(ctx, node.slice))
     keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     axes = [_axis(ctx, key) for key in keys]
-    if axes.count(False) > len(target.type.shape):
-        raise KernelError(f"too many indices for {describe(target)}")
     for position, insert in enumerate(axes):
         if insert:
             target = ctx.sem.expand(target, position)
@@ -206,8 +204,10 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Any:
 
 def _axis(ctx: Context, key: ast.expr) -> bool:
     """Whether a tile's index inserts an axis (None) or keeps one (`:`)."""
-    if isinstance(key, ast.Slice) and key.lower is None and key.upper is None and key.step is None:
-        return False
+    if isinstance(key, ast.Slice):
+        bounds = [b for b in (key.lower, key.upper, key.step) if b is not None]
+        if all(evaluate(ctx, b) is None for b in bounds):
+            return False
     if not isinstance(key, ast.Slice) and evaluate(ctx, key) is None:
         return True
     raise KernelError(

@@ -72,10 +72,7 @@ class Semantics:
         if isinstance(source, ir.Pointer) and isinstance(element, ir.Pointer):
             return self.builder.value("bitcast", [value], target)
         if isinstance(source, ir.Pointer) or isinstance(element, ir.Pointer):
-            raise KernelError(
-                f"portkit does not convert {source} to {element}",
-                remedy="Pass pointers as kernel arguments, and offset them with +.",
-            )
+            return self._address(value, element)
         known = constant(value)
         exact = element.is_float or (isinstance(known, int) and promotion.fits(known, element))
         if known is not None and (exact or element.is_bool):
@@ -88,6 +85,22 @@ class Semantics:
             zero = self.const(0, source, value.type.shape)
             return self.builder.value("cmp", [value, zero], target, pred="ne")
         return self.builder.value("cast", [value], target)
+
+    def _address(self, value: ir.Value, element: ir.Element) -> ir.Value:
+        """A pointer as an integer, or a 64-bit integer as a pointer."""
+        source = value.type.element
+        if isinstance(source, ir.Pointer) and isinstance(element, ir.DType) and element.is_int:
+            if element.is_bool:
+                return self.compare("!=", self._address(value, ir.I64), 0)
+            whole = self.builder.value("bitcast", [value], value.type.with_element(ir.I64))
+            return self.cast(whole, element)
+        if isinstance(source, ir.DType) and source.is_int and not source.is_bool:
+            whole = self.cast(value, ir.I64)
+            return self.builder.value("bitcast", [whole], value.type.with_element(element))
+        raise KernelError(
+            f"portkit does not convert {source} to {element}",
+            remedy="Pointers come from arguments, or from 64-bit integers that hold addresses.",
+        )
 
     def broadcast(self, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
         """The value repeated to a shape; ranks must agree unless it is a scalar."""
@@ -222,6 +235,10 @@ class Semantics:
                 remedy="Compare first, or cast with .to(tl.int32).",
             )
         x, y = self.unify(a, b)
+        if symbol == ">>" and types[0].is_signed and not x.type.dtype.is_signed:
+            signed = ir.DType("int", x.type.dtype.bits)  # the left operand says what is shifted in
+            x, y = self.cast(x, signed), self.cast(y, signed)
+            return self.cast(self.builder.value("shr", [x, y], x.type), ir.DType("uint", signed.bits))
         return self.builder.value(BITWISE[symbol], [x, y], x.type)
 
     def true_divide(self, a: Operand, b: Operand) -> ir.Value:

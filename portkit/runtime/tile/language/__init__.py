@@ -11,6 +11,7 @@ from portkit.runtime.tile.language import core, extra, math, random, standard, t
 from portkit.runtime.tile.language._base import (
     PropagateNan,
     builtin,
+    const,
     constexpr,
     constexpr_function,
     must_use_result,
@@ -20,6 +21,7 @@ from portkit.runtime.tile.language._base import (
 from portkit.runtime.tile.language._blocks import (
     advance,
     associative_scan,
+    cat,
     cumprod,
     cumsum,
     flip,
@@ -34,6 +36,7 @@ from portkit.runtime.tile.language._blocks import (
     sort,
     split,
     store_tensor_descriptor,
+    xor_sum,
 )
 from portkit.runtime.tile.language._core import (
     arange,
@@ -153,9 +156,11 @@ __all__ = [
     "broadcast_to",
     "builtin",
     "cast",
+    "cat",
     "cdiv",
     "ceil",
     "clamp",
+    "const",
     "constexpr",
     "constexpr_function",
     "core",
@@ -258,6 +263,7 @@ __all__ = [
     "umulhi",
     "view",
     "where",
+    "xor_sum",
     "zeros",
     "zeros_like",
 ]

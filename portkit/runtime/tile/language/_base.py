@@ -108,6 +108,10 @@ class tensor:
     T: tensor
 
 
+class const:
+    """An annotation of pointers that a kernel only reads."""
+
+
 class PropagateNan:
     """Whether maximum, minimum and clamp give NaN when one operand is NaN."""
 

@@ -49,6 +49,16 @@ def reduce(input: Any, axis: int | None, combine_fn: Callable[..., Any], keep_di
     outside("reduce")
 
 
+def cat(input: tensor, other: tensor, can_reorder: bool = False, dim: int = 0) -> tensor:
+    """One tile after the other along an axis."""
+    outside("cat")
+
+
+def xor_sum(input: tensor, axis: int | None = None, keep_dims: bool = False) -> tensor:
+    """Bitwise exclusive or over an axis of integers or booleans."""
+    outside("xor_sum")
+
+
 def associative_scan(input: Any, axis: int, combine_fn: Callable[..., Any], reverse: bool = False) -> Any:
     """Running combinations of a tile, or a tuple of tiles, by a @jit function that is associative."""
     outside("associative_scan")

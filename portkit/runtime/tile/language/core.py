@@ -46,5 +46,6 @@ def __getattr__(name: str) -> Any:
 
 
 _unwrap_if_constexpr = unwrap
+CONSTEXPR_0 = constexpr(0)
 dtype = ir.DType
 __all__ = ["builtin", "constexpr", "constexpr_type", "dtype", "str_to_ty"]

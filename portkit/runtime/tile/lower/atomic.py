@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from portkit.errors import KernelError
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.lower.elementwise import memory_element
-from portkit.runtime.tile.lower.emit import PTR, T, V
+from portkit.runtime.tile.lower.emit import I1, PTR, Code, T, V
 from portkit.runtime.tile.lower.place import Index
 
 if TYPE_CHECKING:
@@ -16,12 +14,6 @@ if TYPE_CHECKING:
 
 def lower_atomic(program: Program, op: ir.Op) -> None:
     """An atomic operation on a scalar or, element by element, on a tile."""
-    if op.operands[0].type.dtype.bits < 32:
-        raise KernelError(
-            f"{op.opcode} takes 32- and 64-bit numbers",
-            place=str(op.loc or ""),
-            remedy="Keep what is shared between block programs in 32 bits.",
-        )
     code, evaluator = program.code, program.evaluator
     shape = op.operands[0].type.shape
     if not shape:
@@ -53,16 +45,22 @@ def lower_atomic(program: Program, op: ir.Op) -> None:
 
 
 def _one(program: Program, op: ir.Op, args: list[V]) -> V:
-    code = program.code
-    pointer, value = args[0], args[1]
+    code, memory = program.code, program.evaluator.memory
     dtype = op.operands[0].type.dtype
-    assert memory_element(dtype) == value.type.elt
+    pointer, value = args[0], memory.pack(dtype, args[1])
     if op.opcode == "atomic_cas":
-        return _exchange(program, pointer, value, args[2])
-    if len(args) > 2:
-        pointer = code.op("select i1 {}, ptr {}, ptr {}", PTR, args[2], pointer, program.context.dummy)
-    kind = _instruction(op.opcode.removeprefix("atomic_"), dtype)
-    return code.here(f"atomicrmw {kind} ptr {pointer.text}, {value.type} {value.text} acq_rel", value.type)
+        return memory.unpack(dtype, _exchange(program, pointer, value, memory.pack(dtype, args[2])))
+    mask = args[2] if len(args) > 2 else None
+    if mask is not None:
+        pointer = code.op("select i1 {}, ptr {}, ptr {}", PTR, mask, pointer, program.context.dummy)
+    kind = op.opcode.removeprefix("atomic_")
+    if dtype.is_float and dtype.bits == 16 and kind != "xchg":
+        old = _spin(program, kind, dtype, pointer, args[1])
+    else:
+        name = _instruction(kind, dtype)
+        text = f"atomicrmw {name} ptr {pointer.text}, {value.type} {value.text} acq_rel"
+        old = memory.unpack(dtype, code.here(text, value.type))
+    return old if mask is None else code.select(mask, old, code.const(0, old.type))
 
 
 def _instruction(kind: str, dtype: ir.DType) -> str:
@@ -73,13 +71,45 @@ def _instruction(kind: str, dtype: ir.DType) -> str:
 
 
 def _exchange(program: Program, pointer: V, expected: V, value: V) -> V:
-    """Compare and exchange, which LLVM does on integers only."""
+    """Compare and exchange, which LLVM does on integers only; gives what was there."""
     code = program.code
-    bits = "i32" if value.type.elt in ("float", "i32") else "i64"
+    bits = f"i{value.type.bits}"
     old, new = (code.cast("bitcast", v, bits) if v.type.is_float else v for v in (expected, value))
-    both = code.here(
-        f"cmpxchg ptr {pointer.text}, {bits} {old.text}, {bits} {new.text} acq_rel acquire",
-        T(f"{{{bits}, i1}}"),
-    )
-    found = code.here(f"extractvalue {{{bits}, i1}} {both.text}, 0", old.type)
+    found = code.here(f"extractvalue {{{bits}, i1}} {_compare(code, pointer, old, new).text}, 0", old.type)
     return code.cast("bitcast", found, value.type.elt) if value.type.is_float else found
+
+
+def _compare(code: Code, pointer: V, old: V, new: V) -> V:
+    return code.here(
+        f"cmpxchg ptr {pointer.text}, {old.type} {old.text}, {new.type} {new.text} acq_rel acquire",
+        T(f"{{{old.type}, i1}}"),
+    )
+
+
+def _spin(program: Program, kind: str, dtype: ir.DType, pointer: V, value: V) -> V:
+    """A 16-bit float: computed in f32, and written unless memory has changed meanwhile."""
+    code, evaluator = program.code, program.evaluator
+    bits = T("i16")
+    first = code.here(f"load atomic i16, ptr {pointer.text} monotonic, align 2", bits)
+    before = code.scopes[-1].block
+    start = code.new_block("again")
+    before.end = f"br label %{start.label}"
+    with code.scope(start), code.barrier():
+        old = V(code.fresh("%old"), bits, code.depth)
+        wide = evaluator.memory.unpack(dtype, old)
+        if kind == "add":
+            changed = code.bin("fadd", wide, value)
+        else:
+            changed = evaluator.elementwise.extreme(kind, dtype, wide, value)
+        pair = _compare(code, pointer, old, evaluator.memory.pack(dtype, changed))
+        found = code.here(f"extractvalue {{i16, i1}} {pair.text}, 0", bits)
+        done = code.here(f"extractvalue {{i16, i1}} {pair.text}, 1", I1)
+        latch = code.scopes[-1].block
+        start.lines.insert(
+            0,
+            f"  {old.text} = phi i16 [{first.text}, %{before.label}], [{found.text}, %{latch.label}]",
+        )
+        end = code.new_block("written")
+        latch.end = f"br i1 {done.text}, label %{end.label}, label %{start.label}"
+    code.scopes[-1].block = end
+    return evaluator.memory.unpack(dtype, V(old.text, bits, code.depth))

@@ -175,9 +175,11 @@ class Evaluator:
 
 def difference(analysis: Analysis, op: ir.Op) -> Affine | None:
     """A signed integer comparison as "form < 0"; None for others."""
+    if op.opcode != "cmp":
+        return None
     dtype = op.operands[0].type.element
     pred = op.attrs.get("pred")
-    if not isinstance(dtype, ir.DType) or not dtype.is_signed or dtype.bits < 32 or op.opcode != "cmp":
+    if not isinstance(dtype, ir.DType) or not dtype.is_signed or dtype.bits < 32:
         return None
     if pred not in ("lt", "le", "gt", "ge"):
         return None

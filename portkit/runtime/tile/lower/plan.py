@@ -182,7 +182,9 @@ class Planner:
     def _reshaped(self, value: ir.Value) -> bool:
         """Whether an operation that truly reshapes takes the value: it needs it in memory."""
         return any(
-            op.opcode == "slice" or (op.opcode == "reshape" and source_dims(op) is None)
+            op.opcode == "slice"
+            or (op.opcode == "dot" and len(op.result.type.shape) == 3)  # it takes their parts
+            or (op.opcode == "reshape" and source_dims(op) is None)
             for op in self.consumers.get(value, [])
         )
 

@@ -262,10 +262,35 @@ class Program:
         from portkit.runtime.tile.lower.dot_amx import TileDot, instruction
 
         self.flush()
-        if name := instruction(op, self.context.target):
+        if len(op.result.type.shape) == 3:
+            self._products(op)
+        elif name := instruction(op, self.context.target):
             TileDot(self, op, name).emit()
         else:
             lower_dot(self, op)
+
+    def _products(self, op: ir.Op) -> None:
+        """A row of products: one after the other, on parts of the memory of operands and result."""
+        target = self.buffer(op.result)
+        tiles = [*(self.context.buffers[v] for v in op.operands), target]
+        kinds = [v.type.with_shape(v.type.shape[1:]) for v in (*op.operands, op.result)]
+
+        def product(index: V, _: list[V]) -> list[V]:
+            with self.code.barrier():
+                values = [ir.Value(kind) for kind in kinds]
+                for value, tile in zip(values, tiles, strict=True):
+                    step = self.code.mul(index, self.code.i64(tile.strides[0]))
+                    where = self.code.gep(memory_element(tile.element), tile.pointer, step)
+                    self.context.buffers[value] = tile.without(0, where)
+                    self.grouper.stops.add(value)
+                one = ir.Op("dot", values[:3], [values[3]], op.attrs, [], op.loc)
+                self.targets[values[3]] = self.context.buffers[values[3]]
+                self._dot(one)
+            return []
+
+        with self.code.scope():
+            self.code.loop(self.code.i64(0), self.code.i64(target.shape[0]), 1, [], product)
+        self.context.buffers[op.result] = target
 
     def _atomic(self, op: ir.Op) -> None:
         from portkit.runtime.tile.lower.atomic import lower_atomic

@@ -79,6 +79,18 @@ def interleave(sem: Semantics, a: Any, b: Any) -> ir.Value:
     return _shaped(sem, pairs, (*shape[:-2], shape[-2] * 2) if len(shape) > 1 else shape)
 
 
+def cat(sem: Semantics, input: Any, other: Any, can_reorder: bool = False, dim: int = 0) -> ir.Value:
+    """One tile after the other along an axis."""
+    pairs = join(sem, input, other)
+    shape = pairs.type.shape[:-1]
+    axis = constant(dim) % len(shape)
+    order = (*range(axis), len(shape), *range(axis, len(shape)))
+    moved = sem.builder.value(
+        "trans", [pairs], pairs.type.with_shape(tuple(pairs.type.shape[a] for a in order)), perm=order
+    )
+    return _shaped(sem, moved, (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]))
+
+
 def _axis(value: ir.Value, axis: object, what: str) -> int:
     known = constant(axis)
     rank = len(value.type.shape)
@@ -157,13 +169,17 @@ def _packed(values: list[ir.Value], input: Any) -> Any:
 
 
 def reduce(sem: Semantics, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Any:
-    """Combine neighbours, then neighbouring pairs, and so on, until one is left along the axis."""
-    values = _operands(input, "reduce")
+    """Combine halves, then their halves, and so on, until one is left along the axis."""
+    return _reduced(sem, _operands(input, "reduce"), input, axis, keep_dims, _combiner(sem, combine_fn))
+
+
+def _reduced(
+    sem: Semantics, values: list[ir.Value], input: Any, axis: Any, keep_dims: Any, combine: Combine
+) -> Any:
     rank = len(values[0].type.shape)
     if axis is None:
         values = [_shaped(sem, v, (v.type.numel,)) for v in values]
     number = 0 if axis is None else _axis(values[0], axis, "reduce")
-    combine = _combiner(sem, combine_fn)
     while values[0].type.shape[number] > 1:
         shape = values[0].type.shape
         halves = [
@@ -172,11 +188,19 @@ def reduce(sem: Semantics, input: Any, axis: Any, combine_fn: Any, keep_dims: bo
         first, second = ([_pick(sem, h, number + 1, i) for h in halves] for i in (0, 1))
         values = combine(first, second)
     values = [_pick(sem, v, number, 0) for v in values]
-    if keep_dims:
+    if constant(keep_dims):
         axes = range(rank) if axis is None else [number]
         for place in axes:
             values = [sem.expand(v, place) for v in values]
     return _packed(values, input)
+
+
+def xor_sum(sem: Semantics, input: Any, axis: Any = None, keep_dims: bool = False) -> Any:
+    """Bitwise exclusive or over an axis."""
+    value = _operands(input, "xor_sum")[0]
+    if not value.type.dtype.is_int:
+        raise KernelError(f"tl.xor_sum needs integers, not {describe(value)}")
+    return _reduced(sem, [value], input, axis, keep_dims, lambda a, b: [sem.binary("^", a[0], b[0])])
 
 
 def associative_scan(sem: Semantics, input: Any, axis: int, combine_fn: Any, reverse: bool = False) -> Any:

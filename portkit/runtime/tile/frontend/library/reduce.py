@@ -122,9 +122,11 @@ def dot(
 ) -> ir.Value:
     """Matrix product."""
     for side in (input, other):
-        if not isinstance(side, ir.Value) or side.type.is_pointer or len(side.type.shape) != 2:
-            raise KernelError(f"tl.dot needs two matrices, not {describe(side)}")
-    (m, k), (k2, n) = input.type.shape, other.type.shape
+        if not isinstance(side, ir.Value) or side.type.is_pointer or len(side.type.shape) not in (2, 3):
+            raise KernelError(f"tl.dot needs two matrices, or two rows of them, not {describe(side)}")
+    (*batch, m, k), (*batch2, k2, n) = input.type.shape, other.type.shape
+    if batch != batch2:
+        raise KernelError(f"tl.dot of {describe(input)} and {describe(other)}: the first axes differ")
     if k != k2:
         raise KernelError(f"tl.dot of shapes {[m, k]} and {[k2, n]}: the inner sizes differ")
     if input.type.dtype.is_float8 and other.type.dtype.is_float8:
@@ -137,10 +139,11 @@ def dot(
         )
     wide = ir.F64 if left == ir.F64 else ir.F32
     result = ir.I32 if left.is_int else (out_dtype if out_dtype == ir.F16 and left == ir.F16 else wide)
-    start = sem.const(0, result, (m, n)) if acc is None else sem.value(acc)
-    if start.type != ir.Type(result, (m, n)):
+    kind = ir.Type(result, (*batch, m, n))
+    start = sem.const(0, result, kind.shape) if acc is None else sem.value(acc)
+    if start.type != kind:
         raise KernelError(
-            f"the accumulator of tl.dot is {start.type}, the product is {ir.Type(result, (m, n))}",
+            f"the accumulator of tl.dot is {start.type}, the product is {kind}",
             remedy="Make it with tl.zeros((M, N), dtype=tl.float32).",
         )
     return sem.builder.value(
