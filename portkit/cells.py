@@ -42,11 +42,14 @@ def split_notebook(text: str) -> tuple[Unit, ...]:
         raise CellError(f"is not valid JSON: {error.msg.lower()}", error.lineno) from None
     except RecursionError:
         raise CellError("its JSON is nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise CellError(f"is not valid JSON: {str(error).partition(';')[0].lower()}") from None
     if not isinstance(notebook, dict):
         raise CellError("is not a notebook: the JSON holds no object")
     cells = notebook.get("cells")
-    if cells is None and isinstance(notebook.get("worksheets"), list) and notebook["worksheets"]:
-        cells = notebook["worksheets"][0].get("cells")
+    sheets = notebook.get("worksheets")
+    if cells is None and isinstance(sheets, list) and sheets and isinstance(sheets[0], dict):
+        cells = sheets[0].get("cells")
     if not isinstance(cells, list):
         raise CellError("is not a notebook: it has no cells")
     python = _is_python(notebook.get("metadata"))

@@ -21,7 +21,7 @@ from portkit.requirements import Requirement, of_setup
 from portkit.rule import Rule, Visit
 from portkit.scopes import Tree
 from portkit.source import Kind, Source
-from portkit.triggers import Triggers
+from portkit.triggers import of
 
 CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK})
 _WORD = re.compile(rb"\w+")
@@ -69,7 +69,7 @@ class _Arranged:
             triggers |= wanted - imports
             if wanted:
                 self.rules.append((rule, frozenset(wanted)))
-        self.triggers = Triggers(triggers)
+        self.triggers = of(frozenset(triggers))
         self.imports = frozenset(imports)
 
 
@@ -95,11 +95,13 @@ class Rules:
         self.ids = frozenset(rule.id for rule in rules)
         self.opening = frozenset(rule.id for rule in rules if rule.opens_branch)
         self._visits = {rule: _visits(rule) for rule in self.rules}
-        self._arranged = {kind: _Arranged(self.rules, kind) for kind in Kind}
+        self._arranged: dict[Kind, _Arranged] = {}
 
     def near(self, lowered: bytes, kind: Kind, words: bytes = b"") -> list[Rule]:
         """The rules that want files of a kind and have a trigger in lower-case bytes of one, or in `words`,
         which its links bring into it."""
+        if kind not in self._arranged:
+            self._arranged[kind] = _Arranged(self.rules, kind)
         arranged = self._arranged[kind]
         hits = arranged.triggers.inside(lowered + b"\n" + words if words else lowered)
         names = _imported(lowered, words) if arranged.imports else frozenset[bytes]()
@@ -322,5 +324,9 @@ def finish(findings: Sequence[Finding]) -> list[Finding]:
         key = (finding.location.path, finding.rule, scope, what)
         text = "\0".join((*key, str(equals[key])))
         equals[key] += 1
-        result.append(replace(finding, id=hashlib.blake2b(text.encode(), digest_size=6).hexdigest()))
+        result.append(
+            replace(
+                finding, id=hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=6).hexdigest()
+            )
+        )
     return result

@@ -34,6 +34,7 @@ class Guards:
         self.names = names
         self.tree = names.tree
         self.source = source
+        self._blocks: dict[int, tuple[dict[ast.AST, int], list[tuple[int, Guard]]]] = {}  # by identity
 
     def of(self, node: ast.AST) -> Guard | None:
         """The innermost such condition, negated where the other branch holds `node`."""
@@ -69,15 +70,28 @@ class Guards:
         """`if not torch.cuda.is_available(): return` above `inner` guards all that follows."""
         for field in ("body", "orelse", "finalbody"):
             block = getattr(outer, field, None)
-            if not isinstance(block, list) or inner not in block:
+            if not isinstance(block, list):
                 continue
-            for statement in reversed(block[: block.index(inner)]):
-                if isinstance(statement, ast.Assert) and self.is_test(statement.test):
-                    return self._guard(statement.test, True)
-                leaves = isinstance(statement, ast.If) and _leaves(statement.body) and not statement.orelse
-                if leaves and self.is_test(statement.test):
-                    return self._guard(statement.test, False)
+            position, exits = self._exits(block)
+            if inner not in position:
+                continue
+            above = [guard for index, guard in exits if index < position[inner]]
+            if above:
+                return above[-1]
         return None
+
+    def _exits(self, block: list[ast.AST]) -> tuple[dict[ast.AST, int], list[tuple[int, Guard]]]:
+        """Where each statement of a block stands, and what those that may leave it guard."""
+        if id(block) not in self._blocks:
+            exits = []
+            for index, statement in enumerate(block):
+                if isinstance(statement, ast.Assert) and self.is_test(statement.test):
+                    exits.append((index, self._guard(statement.test, True)))
+                leaves = isinstance(statement, ast.If) and _leaves(statement.body) and not statement.orelse
+                if isinstance(statement, ast.If) and leaves and self.is_test(statement.test):
+                    exits.append((index, self._guard(statement.test, False)))
+            self._blocks[id(block)] = {item: index for index, item in enumerate(block)}, exits
+        return self._blocks[id(block)]
 
     def _guard(self, test: ast.expr, positive: bool) -> Guard:
         return Guard(self._kind(test), self._text(test, positive), test.lineno)

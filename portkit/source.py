@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import re
+import stat
 import tokenize
 from dataclasses import dataclass
 from enum import Enum
@@ -79,6 +81,12 @@ _REQUIREMENT_FOLDERS = frozenset({"requirements", "requirement", "reqs"})
 _SHEBANG = re.compile(rb"#!.*\b(python|bash|sh|zsh|ksh)[\d.]*\b")
 _COOKIE = re.compile(rb"(?:[^\r\n]*[\r\n]+)?[ \t\f]*#[^\r\n]*coding[:=]")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+MEGABYTE = 1_000_000
+LARGEST = 100 * MEGABYTE  # bytes of a file that is looked at at all
+LARGEST_CODE = 5 * MEGABYTE  # of Python: a syntax tree takes up to a hundred times as much memory
+_INDENTED = re.compile(r"^[ \t]{1000}", re.MULTILINE)
 
 
 class Unreadable(Exception):
@@ -166,7 +174,12 @@ def decode(data: bytes, kind: Kind) -> tuple[str, str, bytes]:
 def load(data: bytes, path: str, kind: Kind | None = None) -> Source:
     """The source that a file's bytes hold.  Raises Unreadable with the reason."""
     kind = kind_of(path, data[:200]) if kind is None else kind
+    if kind is Kind.PYTHON and len(data) > LARGEST_CODE:
+        size, most = len(data) // MEGABYTE, LARGEST_CODE // MEGABYTE
+        raise Unreadable(f"is too large: {size} MB of generated code or data, where {most} MB are looked at")
     text, encoding, bom = decode(data, kind)
+    if kind not in (Kind.PYTHON, Kind.NOTEBOOK) and (deep := _INDENTED.search(text)) is not None:
+        raise Unreadable("is nested too deeply to be followed", text.count("\n", 0, deep.start()) + 1)
     units: tuple[Unit, ...] = (Unit(text, text, None),)
     if kind is Kind.NOTEBOOK:
         try:
@@ -184,6 +197,20 @@ def read(file: Path, path: str, kind: Kind | None = None) -> Source:
 def read_bytes(file: Path) -> bytes:
     """The bytes of one file.  Raises Unreadable with the reason."""
     try:
-        return file.read_bytes()
+        return _bytes(file)
     except OSError as error:
         raise Unreadable(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except MemoryError:
+        raise Unreadable("cannot be read: there is not enough memory") from None
+
+
+def _bytes(file: Path) -> bytes:
+    """The bytes of a plain file: a pipe could wait for ever, and a device never end."""
+    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as stream:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(0, "it is no plain file")
+        if status.st_size > LARGEST:
+            raise OSError(0, f"its {status.st_size // MEGABYTE} MB are too much")
+        return stream.read(LARGEST + 1)[:LARGEST] if status.st_size == 0 else stream.read()

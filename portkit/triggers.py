@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 _WORD = re.compile(rb"[a-z0-9_]+")
 _LONG = 64  # bytes; longer words hardly come again
@@ -18,7 +19,10 @@ class Triggers:
         for trigger in sorted(set(triggers)):
             self._by_core.setdefault(max(_WORD.findall(trigger), key=len, default=b""), []).append(trigger)
         self._bare = self._by_core.pop(b"", [])
-        least = [core for core in self._by_core if not any(o in core for o in self._by_core if o != core)]
+        least: list[bytes] = []  # cores that hold no other one
+        for core in sorted(self._by_core, key=len):
+            if not any(other in core for other in least):
+                least.append(core)
         self._any = re.compile(b"|".join(map(re.escape, least)) or rb"(?!)")
         self._known: dict[bytes, tuple[bytes, ...]] = {}
 
@@ -41,3 +45,9 @@ class Triggers:
                 self._known.clear()
             self._known[word] = found
         return found
+
+
+@lru_cache(maxsize=64)
+def of(triggers: frozenset[bytes]) -> Triggers:
+    """The finder for a set of triggers: made once, for it remembers words."""
+    return Triggers(triggers)

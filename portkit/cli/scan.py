@@ -107,9 +107,9 @@ def command(
     width = shutil.get_terminal_size((100, 24)).columns if tty else 100
     text = reports.render(format, result, verbose=verbose, colour=tty, width=width)
     if report is not None:
-        write_atomically(report, text.encode())
+        write_atomically(report, text.encode(errors="backslashreplace"))
     else:  # a terminal has an encoding of its own; what programs read is UTF-8
-        typer.echo(text if tty else text.encode(), nl=False)
+        typer.echo(text if tty else text.encode(errors="backslashreplace"), nl=False)
     if missing:
         raise typer.Exit(2)
     if strict and result.unparsed:
