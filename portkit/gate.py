@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,16 @@ class Outcome:
         return [check for check in self.checks if not check.passed]
 
 
-def run(path: Path, config: Config) -> Outcome:
-    """Every check of the gate of `path`, in the order of the policy.
+def run(path: Path, config: Config, *, parity: bool = True) -> Outcome:
+    """Every check of the gate of `path`, in the order of the policy; without `parity`, of the code alone.
 
     Raises UsageError or ConfigError, as `policy.read` does.
     """
     if not path.exists():
         raise UsageError("There is no such file or folder.", place=str(path), remedy="Check the path.")
     wanted = policy.read(config, path if path.is_dir() else path.parent)
+    if not parity:
+        wanted = replace(wanted, parity=(), max_slowdown=None)
     if wanted.baseline is not None:
         baseline.read(wanted.baseline)  # a bad one is said before the work
     result = engine.scan([path], config, root=discover.project_root([path], config))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import portkit
@@ -15,8 +18,22 @@ from portkit.finding import Phase
 from portkit.parity import cases
 from portkit.templating import environment
 
-SYSTEMS = {"github": (".github/workflows/portkit.yml", "github.yml.j2")}
+_FOLDER = "ci"  # of templates: one file a system, whose first line says which file it becomes
+_FILE = re.compile(r"\{#- file: (\S+) -#\}")
 PARITY = "portkit-parity.json"
+
+
+@cache
+def systems() -> dict[str, tuple[str, str]]:
+    """Each CI system with the file that it reads, and the template of that file."""
+    made = environment()
+    found = {}
+    for name in sorted(made.list_templates(filter_func=lambda name: name.startswith(f"{_FOLDER}/"))):
+        assert made.loader is not None
+        head = _FILE.match(made.loader.get_source(made, name)[0])
+        assert head is not None, f"{name} does not say which file it becomes"
+        found[name.removeprefix(f"{_FOLDER}/").partition(".")[0]] = (head[1], name)
+    return found
 
 
 def run(root: Path, ci: str, force: bool) -> list[str]:
@@ -27,12 +44,8 @@ def run(root: Path, ci: str, force: bool) -> list[str]:
     """
     if not root.is_dir():
         raise UsageError("There is no such folder.", place=str(root), remedy="Check the path.")
-    if ci and ci not in SYSTEMS:
-        raise UsageError(f"There is no CI system {ci}.", remedy=f"Use one of {', '.join(SYSTEMS)}.")
-    if ci and (root / SYSTEMS[ci][0]).exists() and not force:
-        raise UsageError(
-            "The workflow exists already.", place=str(root / SYSTEMS[ci][0]), remedy="--force replaces it."
-        )
+    if ci:
+        _check(root, ci, force)
     chosen = config.load(root)
     result = engine.scan([root], chosen)
     parity = PARITY if cases.used(result) else ""
@@ -40,6 +53,18 @@ def run(root: Path, ci: str, force: bool) -> list[str]:
     if ci:
         done.append(_workflow(root, ci, parity))
     return done
+
+
+def _check(root: Path, ci: str, force: bool) -> None:
+    known = systems()
+    if ci not in known:
+        near = difflib.get_close_matches(ci, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(known)}."
+        raise UsageError(f"There is no CI system {ci}.", remedy=hint)
+    file = root / known[ci][0]
+    if file.exists() and not force:
+        remedy = "--force replaces it; `portkit init` in an empty folder writes one to copy from."
+        raise UsageError("The workflow exists already.", place=str(file), remedy=remedy)
 
 
 def _settings(root: Path, chosen: config.Config, result: ScanResult, parity: str) -> str:
@@ -68,7 +93,7 @@ def _share(result: ScanResult, phase: Phase) -> int:
 
 
 def _workflow(root: Path, ci: str, parity: str) -> str:
-    name, template = SYSTEMS[ci]
+    name, template = systems()[ci]
     file = root / name
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -247,6 +247,14 @@ def test_a_damaged_parity_report_fails_the_gate(tmp_path, damage):
     assert "damaged" in check.detail
 
 
+def test_without_parity_only_the_code_is_checked(tmp_path, capsys):
+    repository(tmp_path, 'coverage = { full-model = 0 }\nparity = ["no.json"]\nmax-slowdown = 2')
+    assert cli.run(["gate", str(tmp_path)]) == 1
+    capsys.readouterr()
+    assert cli.run(["gate", str(tmp_path), "--no-parity"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
 # --- suppressions that end ----------------------------------------------------------------------------
 
 LINE = "import torch\n\nx = torch.zeros(3).cuda()  # portkit: ignore {} the driver comes in June\n"

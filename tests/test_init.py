@@ -61,25 +61,13 @@ def test_workflow_runs_scan_parity_and_gate_on_the_branch(repository):
     text = (repository / ".github/workflows/portkit.yml").read_text()
     for command in ("portkit scan .", "portkit parity .", "portkit gate . --junit"):
         assert command in text
-    assert "branches: [trunk]" in text
+    assert 'branches: ["trunk"]' in text
     assert "{{" not in text
     assert "\t" not in text
 
 
-def test_a_workflow_is_replaced_only_by_force(repository, capsys):
-    file = repository / ".github/workflows/portkit.yml"
-    file.parent.mkdir(parents=True)
-    file.write_text("mine")
-    assert cli.run(["init", str(repository), "--ci", "github"]) == 2
-    assert file.read_text() == "mine"
-    assert not (repository / "portkit.toml").exists()
-    assert "exists already" in capsys.readouterr().err
-    assert cli.run(["init", str(repository), "--ci", "github", "--force"]) == 0
-    assert file.read_text() != "mine"
-
-
 @pytest.mark.parametrize(
-    ("options", "message"), [(["--ci", "gitlab"], "no CI system gitlab"), (["missing"], "no such folder")]
+    ("options", "message"), [(["--ci", "gitlub"], "Did you mean gitlab?"), (["missing"], "no such folder")]
 )
 def test_wrong_calls(tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)

@@ -11,6 +11,9 @@ def command(
     sarif: str = typer.Option(
         "", "--sarif", metavar="FILE", help="Write the findings and the checks as SARIF, too."
     ),
+    no_parity: bool = typer.Option(
+        False, "--no-parity", help="Leave parity and max-slowdown out: quick enough for every commit."
+    ),
     config: str = typer.Option(
         "", "--config", metavar="FILE", help="Settings file instead of the nearest one."
     ),
@@ -32,7 +35,7 @@ def command(
 
     reports = [target(name) if name else None for name in (junit, sarif)]
     chosen = settings.load_file(Path(config)) if config else settings.load(Path(path))
-    outcome = gate.run(Path(path), chosen)
+    outcome = gate.run(Path(path), chosen, parity=not no_parity)
     for line in gate_output.lines(outcome.checks):
         typer.echo(line.encode("utf-8", "backslashreplace").decode())
     if reports[0] is not None:
