@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from portkit.finding import Alias
-from portkit.names import Names
+from portkit.names import LATE_IMPORTS, Names
 from portkit.scopes import Binding, Bound
 
 _STEPS = 24
@@ -61,7 +61,7 @@ class Aliases:
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id == "__import__":
                 return None
-            if node.args and self.names.resolve(node.func) != "importlib.import_module":
+            if node.args and self.names.resolve(node.func) not in LATE_IMPORTS:
                 return node.args[0]  # of getattr or partial
         return None
 

@@ -47,6 +47,7 @@ _CUSTOM = {
     "triton": "triton",
 }
 _STAR_PACKAGES = ("torch", "triton", "apex", "flash_attn", "xformers", "numba", "cupy")
+LATE_IMPORTS = frozenset({"importlib.import_module", "pytest.importorskip"})  # they return the module
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -309,9 +310,9 @@ class Names:
             if inner is not None:
                 self._partial.add(node)
             return inner
-        if name == "importlib.import_module" and len(node.args) == 1:
+        if name in LATE_IMPORTS and node.args:
             module = self.constant(node.args[0])
-            return module if isinstance(module, str) else None
+            return module if isinstance(module, str) and not module.startswith(".") else None
         return None
 
     def _resolve_builtin(self, function: str, node: ast.Call, depth: int) -> str | None:

@@ -137,6 +137,16 @@ def asked(code: str) -> tuple[UnitContext, ast.expr]:
             "torch.cuda.Event",
             id="import_module",
         ),
+        pytest.param(
+            "import pytest\ntorch = pytest.importorskip('torch', reason='no torch')\nHERE(torch.cuda.Event)",
+            "torch.cuda.Event",
+            id="importorskip",
+        ),
+        pytest.param(
+            "import importlib\nm = importlib.import_module('.torch', 'mine')\nHERE(m.cuda)",
+            None,
+            id="import_module of a package's own",
+        ),
         pytest.param("a = b\nb = a\nHERE(a)", None, id="a loop of names"),
         pytest.param("import torch\ntorch = torch\nHERE(torch.cuda)", None, id="rebinds itself"),
         pytest.param(
