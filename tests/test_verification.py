@@ -28,9 +28,10 @@ def test_no_fact_is_wrong(report: verification.Report) -> None:
     assert len(report.of(Verdict.RIGHT)) > 1500
 
 
-def test_what_is_not_there_is_on_the_page(report: verification.Report) -> None:
-    listed = set(re.findall(r"`(torch[\w.]*)`", PAGE.read_text()))
-    assert {item.fact.name for item in report.of(Verdict.ABSENT)} <= listed
+def test_the_page_has_the_oldest_and_the_pinned_version() -> None:
+    pinned = re.search(r"(?m)^torch==(\d+\.\d+)", (PAGE.parent.parent / "constraints.txt").read_text())
+    versions = set(re.findall(r"(?m)^\| (\d+\.\d+)\.\d+ \| 0 \|", PAGE.read_text()))
+    assert {"2.6", *([pinned[1]] if pinned else [])} <= versions
 
 
 def test_the_facts_are_those_of_every_table() -> None:
