@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 from portkit.finding import Guard, GuardKind
 from portkit.names import Names
@@ -61,7 +62,7 @@ class Guards:
             return Guard(GuardKind.IMPORT, text, outer.lineno)
         elif isinstance(outer, FUNCTIONS) and inner not in outer.decorator_list:
             for decorator in outer.decorator_list:
-                if isinstance(decorator, ast.Call) and any(map(self.is_test, decorator.args)):
+                if _may_skip(decorator) and any(map(self.is_test, decorator.args)):
                     test = next(filter(self.is_test, decorator.args))
                     return Guard(self._kind(test), self.source(decorator), decorator.lineno)
         return self._early_exit(outer, inner)
@@ -113,6 +114,8 @@ class Guards:
         bindings = self.tree.bindings(item.id, item)
         if any(self._may_fail(one.node) for one in bindings):
             return GuardKind.IMPORT
+        if self._is_receiver(item):
+            return None
         values = [one.value for one in bindings if one.value is not None]
         tests = [value for value in values if self.is_test(value, depth + 1)]
         return self._kind(tests[0], depth + 1) if tests else None
@@ -145,7 +148,7 @@ class Guards:
             return True
         if self.names.resolve(name) in _TESTS or (bindings and name.id.lower() in _FLAGS):
             return True
-        if depth > 3:
+        if depth > 3 or self._is_receiver(name):
             return False
         for item in bindings:
             if item.value is None:
@@ -156,6 +159,10 @@ class Guards:
             if not flag and not isinstance(item.value, ast.Constant) and self.is_test(item.value, depth + 1):
                 return True
         return False
+
+    def _is_receiver(self, node: ast.AST) -> bool:
+        """Whether a name only holds what is asked for: `model.kind` is not what `model` was made with."""
+        return isinstance(self.tree.parents.get(node), ast.Attribute)
 
     def _is_called(self, node: ast.AST) -> bool:
         parent = self.tree.parents.get(node)
@@ -178,6 +185,14 @@ def _catches_import(node: ast.Try) -> bool:
         if handler.type is None or names & {"ImportError", "ModuleNotFoundError", "Exception", "OSError"}:
             return True
     return False
+
+
+def _may_skip(decorator: ast.expr) -> TypeGuard[ast.Call]:
+    """Whether a decorator decides if a function runs (`skipif`), unlike one that gives it values."""
+    if not isinstance(decorator, ast.Call):
+        return False
+    name = getattr(decorator.func, "attr", getattr(decorator.func, "id", ""))
+    return "parametrize" not in name.lower()
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:

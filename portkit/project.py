@@ -109,7 +109,7 @@ class Project:
         """Names that a star import below their import binds anew."""
         for name, export in facts.exports if facts.stars else ():
             known = export.kind in (Kind.IMPORT, Kind.ALIAS)
-            if known and self._rebound(path, facts, name, export.line):
+            if known and self._rebound(path, facts, name, export):
                 yield name
 
     def _need(self, path: str, name: str, depth: int = 0) -> None:
@@ -192,7 +192,7 @@ class Project:
             if inner is not None:
                 return self._member(inner, more, steps, assigned, several, seen) if more else None
             return self._through_star(module, facts, rest, steps, assigned, several, seen)
-        if self._rebound(module, facts, first, export.line):
+        if self._rebound(module, facts, first, export):
             return unknown
         several = several or export.several
         if export.kind not in (Kind.IMPORT, Kind.ALIAS):
@@ -203,9 +203,22 @@ class Project:
         assigned = assigned or export.kind is Kind.ALIAS
         return self._onward(module, export.target, more, (*steps, step), assigned, several, seen) or unknown
 
-    def _rebound(self, module: str, facts: Facts, name: str, line: int) -> bool:
-        """Whether a star import below `line` binds a name anew."""
-        return any(below > line and self._brings(module, star, name) for star, below in facts.stars)
+    def _rebound(self, module: str, facts: Facts, name: str, export: Export) -> bool:
+        """Whether a star import below the statement that binds a name binds it anew, to another thing."""
+        return any(
+            below > export.line
+            and self._brings(module, star, name)
+            and not self._brings_same(module, star, name, export)
+            for star, below in facts.stars
+        )
+
+    def _brings_same(self, module: str, star: str, name: str, export: Export) -> bool:
+        """Whether a star import brings under a name just what the module has under it already."""
+        other = self._module(module, star)
+        if other is None or export.kind is not Kind.IMPORT or export.several:
+            return False
+        end = self._member(other, (name,), (), False, False, {(module, name)})
+        return end is not None and end.outside == export.target and not end.several
 
     def _brings(self, module: str, star: str, name: str, depth: int = 0) -> bool:
         """Whether a star import of a module of the program is known to bind a name."""

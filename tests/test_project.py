@@ -340,3 +340,18 @@ def test_a_star_import_below_may_bind_a_name_anew(tmp_path: Path) -> None:
         ("above.py", Support.AUTO),
         ("train.py", Support.UNKNOWN),
     ]
+
+
+def test_a_star_import_below_may_bring_the_same_thing(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/base.py": "import torch\nfrom torch.cuda import synchronize\n",
+        "pkg/utils.py": "from pkg.base import *\n",
+        "pkg/train.py": "import torch\nfrom .utils import *\ntorch.cuda.synchronize()\n",
+        "pkg/other.py": "import torch as synchronize\nfrom .utils import *\nsynchronize.cuda.empty_cache()\n",
+    }
+    found = scanned(tmp_path, files)
+    assert [(f.location.path, f.support) for f in found if f.location.line == 3] == [
+        ("pkg/other.py", Support.UNKNOWN),
+        ("pkg/train.py", Support.AUTO),
+    ]

@@ -29,7 +29,12 @@ _PLACES = frozenset(
 )
 _PORTABLE = frozenset({"BuildExtension", "CppExtension"})
 _NEUTRAL = frozenset(
-    {"include_paths", "library_paths", "IS_WINDOWS", "IS_LINUX", "IS_MACOS", "verify_ninja_availability"}
+    {
+        *("include_paths", "library_paths", "IS_WINDOWS", "IS_LINUX", "IS_MACOS", "LIB_EXT", "EXEC_EXT"),
+        *("is_ninja_available", "verify_ninja_availability", "get_cxx_compiler", "get_default_build_root"),
+        *("check_compiler_ok_for_platform", "get_compiler_abi_compatibility_and_version"),
+        *("CLIB_PREFIX", "CLIB_EXT", "SHARED_FLAG", "SUBPROCESS_DECODE_ARGS", "COMMON_MSVC_FLAGS"),
+    }
 )
 _WITHOUT = (Support.MANUAL, "It is None without CUDA: build without the CUDA sources then.")
 _KEEP = (Support.PORTABLE, "Keep it: sources that are C++ alone need nothing else.")

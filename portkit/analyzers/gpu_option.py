@@ -91,8 +91,8 @@ class GpuOption(Rule):
 
     def _switch(self, keyword: ast.keyword, ctx: Context) -> Iterator[Finding]:
         value = keyword.value
-        if isinstance(value, ast.Constant) and value.value in (False, None, 0):
-            return
+        if isinstance(value, ast.Constant) and (value.value in (False, None, 0) or keyword.arg == "is_cuda"):
+            return  # `is_cuda=True` says of a stand-in for a tensor what it is
         if isinstance(value, ast.Constant) and value.value is True:
             yield ctx.finding(
                 self,

@@ -20,7 +20,8 @@ class SyncBatchNorm(Rule):
     Why: in a process group, the layer refuses tensors on the CPU and on some accelerators.
     Instead: convert the model only where the device is an accelerator that the layer knows; on the CPU, each
     process then normalises its own share of the batch.
-    Safety: nothing is rewritten: without shared statistics, small batches train differently. Type tests stay.
+    Safety: nothing is rewritten: without shared statistics, small batches train differently. Type tests stay;
+    what stands behind a test for an accelerator counts as portable.
     """
 
     id = "PK209"
@@ -44,11 +45,14 @@ class SyncBatchNorm(Rule):
             return
         if _sites.in_type_test(node, ctx) or _sites.in_annotation(node, ctx):
             return
+        guarded = _sites.is_accelerator_branch(node, ctx)
         yield ctx.finding(
             self,
             node,
             f"{name} refuses tensors on the CPU in a process group",
-            support=Support.MANUAL,
-            remedy='Use it only if pk.device_type() != "cpu".',
+            support=Support.PORTABLE if guarded else Support.MANUAL,
+            remedy="It is used only where there is an accelerator."
+            if guarded
+            else 'Use it only if pk.device_type() != "cpu".',
             qualified_name=name,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from portkit.rule import Context
@@ -13,6 +14,10 @@ AVAILABLE = "torch.cuda.is_available"
 _ACCELERATOR_TESTS = frozenset(
     {"torch.accelerator.is_available", "portkit.runtime.is_available", "portkit.runtime.is_accelerator"}
 )
+
+
+_ACCELERATOR = re.compile(r"cuda|gpu|accelerator", re.I)
+_UNSURE = re.compile(r"\bnot\b|\bno_|\bor\b|\bcpu\b|==\s*0|<|^try:", re.I)
 
 
 def in_torchscript(node: ast.AST, ctx: Context) -> bool:
@@ -55,9 +60,29 @@ def in_annotation(node: ast.AST, ctx: Context) -> bool:
 
 
 def in_type_test(node: ast.AST, ctx: Context) -> bool:
-    """Whether a node is a class that `isinstance` or `issubclass` tests for."""
+    """Whether a node is a class that `isinstance` or `issubclass` tests for, perhaps through a name."""
+    if _is_tested(node, ctx):
+        return True
     parent = ctx.parent(node)
-    if isinstance(parent, ast.Tuple):
+    while isinstance(parent, (ast.Tuple, ast.BinOp)):
+        node, parent = parent, ctx.parent(parent)
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0]
+    if not isinstance(target, ast.Name) or isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    *_, module = ctx.parents(parent)
+    uses = [
+        item
+        for item in ast.walk(module)
+        if isinstance(item, ast.Name) and item.id == target.id and isinstance(item.ctx, ast.Load)
+    ]
+    return bool(uses) and all(_is_tested(item, ctx) for item in uses)
+
+
+def _is_tested(node: ast.AST, ctx: Context) -> bool:
+    parent = ctx.parent(node)
+    while isinstance(parent, (ast.Tuple, ast.BinOp)):
         parent = ctx.parent(parent)
     return (
         isinstance(parent, ast.Call)
@@ -128,7 +153,7 @@ def is_refusal(node: ast.AST, ctx: Context) -> ast.stmt | None:
 def refuses(statement: ast.stmt, ctx: Context) -> bool:
     """Whether a statement stops the program when CUDA is absent, and does nothing else."""
     if isinstance(statement, ast.Assert):
-        return is_availability(statement.test, ctx)
+        return is_availability(statement.test, ctx) and not _is_caught(statement, ctx)
     if not isinstance(statement, ast.If) or statement.orelse or not _without_cuda(statement.test, ctx):
         return False
     return _only_stops(statement, ctx)
@@ -149,12 +174,53 @@ def _asked(statement: ast.stmt) -> ast.expr | None:
 
 
 def _only_stops(statement: ast.stmt, ctx: Context) -> bool:
+    if _is_caught(statement, ctx):
+        return False
     if not isinstance(statement, ast.If):
         return True
     parent = ctx.parent(statement)
     if isinstance(parent, ast.If) and parent.orelse == [statement]:
         return False
     return _stops(statement.body[-1], ctx) and all(_speaks(s) for s in statement.body[:-1])
+
+
+def _is_caught(statement: ast.stmt, ctx: Context) -> bool:
+    """Whether what a statement raises only leaves a `try` around it: the program goes on another way."""
+    raised = _raised(statement)
+    child: ast.AST = statement
+    for parent in ctx.parents(statement):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return False
+        handlers = parent.handlers if isinstance(parent, ast.Try) and child in parent.body else []
+        if any(_takes(item, raised) for item in handlers):
+            return True
+        child = parent
+    return False
+
+
+def _raised(statement: ast.stmt) -> str:
+    """The name of the exception that a refusing statement raises."""
+    if isinstance(statement, ast.Assert):
+        return "AssertionError"
+    last = statement.body[-1] if isinstance(statement, ast.If) else statement
+    if not isinstance(last, ast.Raise) or last.exc is None:
+        return "SystemExit"
+    made = last.exc.func if isinstance(last.exc, ast.Call) else last.exc
+    return made.id if isinstance(made, ast.Name) else getattr(made, "attr", "")
+
+
+def _takes(handler: ast.ExceptHandler, raised: str) -> bool:
+    """Whether a handler ends an exception of the name `raised`, and does not hand it on."""
+    if isinstance(handler.body[-1], ast.Raise):
+        return False
+    if handler.type is None:
+        return True
+    names = {
+        getattr(item, "id", getattr(item, "attr", ""))
+        for item in ast.walk(handler.type)
+        if isinstance(item, (ast.Name, ast.Attribute))
+    }
+    return bool(names & {raised, "BaseException"}) or ("Exception" in names and raised != "SystemExit")
 
 
 def _without_cuda(test: ast.expr, ctx: Context) -> bool:
@@ -198,6 +264,12 @@ def under_device_test(node: ast.AST, ctx: Context) -> bool:
             return True
         child = parent
     return False
+
+
+def is_accelerator_branch(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node is only reached where the program found an accelerator, or was told to use one."""
+    guard = ctx.guard(node)
+    return guard is not None and bool(_ACCELERATOR.search(guard)) and not _UNSURE.search(guard)
 
 
 def _off_cpu(test: ast.expr, ctx: Context) -> bool:

@@ -16,7 +16,7 @@ _OURS = re.compile(r"portkit\.runtime[\w.]*")
 _VENDOR = re.compile(
     r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph"
     r"|cuda\.graph|transformer_engine|triton|cpp_extension|CUDAExtension|load_inline|nvcc|CUDA_HOME"
-    r"|tensorrt|\btrt\b|onnxruntime|CUDAExecutionProvider|plugin|custom_op"
+    r"|torch\.ops\._caffe2|tensorrt|\btrt\b|onnxruntime|CUDAExecutionProvider|plugin|custom_op"
     r"|\w_cuda\w*\s*[(.]|\bcuda_\w+\s*[(.]",  # functions and modules of the user's that say CUDA
     re.I,
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from portkit.finding import Finding, Phase, Replace, Support
 from portkit.rewriters import _devices, _extension, _references, _sinks, _sites, _vendor
 from portkit.rule import Context, Rule
+from portkit.scopes import FUNCTIONS
 
 _EQUAL = (ast.Eq, ast.NotEq)
 _NOTE = (
@@ -232,8 +233,32 @@ def _is_type(node: ast.expr, ctx: Context) -> bool:
     """Whether an expression is a device's type: `x.device.type`, `torch.device(d).type`, `device_type`."""
     if isinstance(node, ast.Attribute) and node.attr == "type":
         base = node.value
-        return _is_device(base) or (isinstance(base, ast.Call) and ctx.resolve(base.func) == "torch.device")
+        return _is_device(base) or _makes_device(base, ctx) or _is_kept_device(base, ctx)
     return {"device", "type"} <= _sites.words(_devices.identifier(node))
+
+
+def _makes_device(node: ast.expr, ctx: Context) -> bool:
+    return isinstance(node, ast.Call) and ctx.resolve(node.func) in ("torch.device", "portkit.runtime.device")
+
+
+def _is_kept_device(node: ast.expr, ctx: Context) -> bool:
+    """Whether a name was given a device: `where = x.device`, `where = torch.device(name)`."""
+    if not isinstance(node, ast.Name):
+        return False
+    owners = (*(item for item in ctx.parents(node) if isinstance(item, (*FUNCTIONS, ast.Module))),)
+    for owner in owners:
+        values = [
+            item.value
+            for item in _sites.walk_body(owner)
+            if isinstance(item, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
+        ]
+        if values:
+            return all(
+                (isinstance(value, ast.Attribute) and value.attr == "device") or _makes_device(value, ctx)
+                for value in values
+            )
+    return False
 
 
 def _is_ours(node: ast.expr, ctx: Context) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _calls, _references
+from portkit.rewriters import _calls, _references, _sites
 from portkit.rule import Context, Rule
 
 _DDP = "torch.nn.parallel.DistributedDataParallel"
@@ -21,7 +21,8 @@ class DdpDeviceIds(Rule):
     Why: a module on the CPU refuses `device_ids` and `output_device`; only NCCL takes those of a barrier.
     Instead: `device_ids=pk.ddp_device_ids(rank)`, which is `[rank]` on an accelerator and None on the CPU;
     `output_device` goes where it repeats `device_ids`, since that is its default.
-    Safety: the same on CUDA. Several ordinals, a variable, or another `output_device` are left to a person.
+    Safety: the same on CUDA. Several ordinals, a variable, or another `output_device` are left to a person;
+    behind a test for an accelerator they count as portable.
     """
 
     id = "PK308"
@@ -45,7 +46,7 @@ class DdpDeviceIds(Rule):
         edits: list[Edit] = [Replace(ctx.span(ids.node), f"{text}({index})"), *imports]
         if output is not None and not _is_none(output.node):
             if ctx.source(output.node) != index:
-                yield self._manual(output.node, ctx)
+                yield self._manual(output.node, ("device_ids", "output_device"), ctx)
                 return
             edits.append(_calls.drop(ctx, node, output))
         yield ctx.finding(
@@ -62,17 +63,24 @@ class DdpDeviceIds(Rule):
         self, ids: _calls.Argument | None, output: _calls.Argument | None, node: ast.Call, ctx: Context
     ) -> Iterable[Finding]:
         """Values of which it can't be told that they stand for one ordinal."""
-        given = [item.node for item in (ids, output) if item is not None and not _is_none(item.node)]
+        present = [item for item in (ids, output) if item is not None and not _is_none(item.node)]
+        given = [item.node for item in present]
         if given and not any(_is_optional(item) or _is_ours(item, ctx) for item in given):
-            yield self._manual(given[0], ctx)
+            named = [
+                name for item, name in ((ids, "device_ids"), (output, "output_device")) if item in present
+            ]
+            yield self._manual(given[0], named, ctx)
 
-    def _manual(self, node: ast.expr, ctx: Context) -> Finding:
+    def _manual(self, node: ast.expr, named: Sequence[str], ctx: Context) -> Finding:
+        guarded = _sites.is_accelerator_branch(node, ctx)
         return ctx.finding(
             self,
             node,
-            "Without an accelerator, device_ids and output_device are refused",
-            support=Support.MANUAL,
-            remedy="Pass None for both when the module is on the CPU.",
+            f"Without an accelerator, {' and '.join(named)} are refused",
+            support=Support.PORTABLE if guarded else Support.MANUAL,
+            remedy="They are passed only where there is an accelerator."
+            if guarded
+            else f"Pass None{' for both' if len(named) > 1 else ''} when the module is on the CPU.",
             qualified_name=_DDP,
         )
 
