@@ -69,8 +69,9 @@ def _kept_apart(found: list[Finding], tests: list[Finding], tree: Tree, ctx: Con
         ):
             continue
         other = branches.diverted(node)
+        spans = [ctx.span(part) for part in _sources(node.test, tree)]
         for item in tests if other is not None or branches.lists_devices(node) else ():
-            if item.support is not Support.AUTO or not _edits_in(item, [ctx.span(node.test)]):
+            if item.support is not Support.AUTO or not _edits_in(item, spans):
                 continue
             if other is not None:
                 notes[id(item)] = (

@@ -83,6 +83,33 @@ def test_the_branch_for_other_devices_may_name_nvidia_s_software() -> None:
 
 
 @pytest.mark.parametrize(
+    "code",
+    [
+        "if torch.cuda.is_available():\n    n = 2\nelif torch.xpu.is_available():\n    n = 3\n",
+        "flag = torch.cuda.is_available()\nif flag:\n    n = 2\nelif use_mps:\n    n = 3\n",
+        "n = 2 if torch.cuda.is_available() else 3 if torch.backends.mps.is_available() else 4\n",
+        "if device.type == 'cuda':\n    n = 2\nelif device.type == 'npu':\n    n = 3\nelse:\n    n = 4\n",
+        "if device.type == 'cuda':\n    n = 2\nelif device.type == 'cpu':\n    n = 3\nelse:\n    n = 4\n",
+    ],
+)
+def test_branches_of_other_devices_need_a_review(code: str) -> None:
+    assert [item.support for item in cuda_tests(code)] == [Support.REVIEW]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if torch.cuda.is_available():\n    device = 'cuda'\nelif use_xpu():\n    device = 'xpu'\n",
+        "if device.type == 'cuda':\n    n = 2\nelif device.type == 'cpu':\n    n = 3\n",
+        "if torch.cuda.is_available():\n    n = 2\nelif args.fast:\n    n = 3\nelse:\n    n = 4\n",
+        "if torch.backends.mps.is_available():\n    n = 2\nelif torch.cuda.is_available():\n    n = 3\n",
+    ],
+)
+def test_chains_that_lose_nothing_are_opened(code: str) -> None:
+    assert [item.support for item in cuda_tests(code)] == [Support.AUTO]
+
+
+@pytest.mark.parametrize(
     ("code", "support"),
     [
         ("def f(x):\n    return x.device.type == 'cuda'\n", Support.REVIEW),

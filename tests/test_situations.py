@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from portkit import engine
-from portkit.apply import apply
-from portkit.finding import Support
+from portkit.finding import Phase
+from portkit.migrate import Options, rewrite
+from portkit.source import load
 
 PATH = Path(__file__).parent.parent / "fixtures" / "situations.md"
 UPDATE = bool(os.environ.get("PORTKIT_UPDATE"))
@@ -28,14 +29,7 @@ CASES = [
 
 def _migrated(text: str) -> str:
     """What is left after all safe rewrites."""
-    for _ in range(10):
-        safe = [item for item in engine.check_text(text) if item.support is Support.AUTO]
-        done = apply(text, safe, python=True)
-        assert not done.refused
-        if done.text == text:
-            return text
-        text = done.text
-    raise AssertionError("the rewrites do not come to rest")
+    return rewrite(load(text.encode(), "situation.py"), Options(Phase.FULL_MODEL)).text
 
 
 def _report(text: str) -> str:
