@@ -154,8 +154,7 @@ def test_analyzers_carry_no_edits(path: Path) -> None:
 def test_edits_match_the_support_class(path: Path) -> None:
     """A rewrite that is promised exists; one that is not safe says why; the rest say what to do."""
     for item in _findings(_read(path), path, [_rule(path.parent)]):
-        assert bool(item.edits) <= (item.support in (Support.AUTO, Support.REVIEW)), item
-        assert bool(item.edits) or item.support is not Support.AUTO, item
+        assert bool(item.edits) == (item.support in (Support.AUTO, Support.REVIEW)), item
         assert bool(item.note) == (item.support is Support.REVIEW), item
         assert item.remedy, item
 

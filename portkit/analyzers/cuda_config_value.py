@@ -75,8 +75,8 @@ class CudaConfigValue(Rule):
     Why: the program that reads the file gets a device that other machines do not have.
     Instead: a value such as `auto`, which the program resolves with `pk.device_type()` or
     `pk.distributed_backend()`.
-    Safety: nothing is rewritten: what a value means is up to the program that reads it. `device: cuda`
-    only needs a review, since most programs pass it on to torch.
+    Safety: nothing is rewritten: what a value means, and which others it may have, is up to the program that
+    reads it.
     """
 
     id = "PK402"
@@ -174,9 +174,8 @@ class CudaConfigValue(Rule):
             self,
             Span(start, start + len(match["key"])),
             f"{match['key']} is enabled: training in float16",
-            support=Support.REVIEW,
-            remedy="Use bfloat16 where there is no CUDA.",
-            note="float16 is slow or missing for some operators on CPUs; bfloat16 needs no loss scaling.",
+            support=Support.MANUAL,
+            remedy="Use bfloat16 where there is no CUDA: CPUs are slow in float16, or lack operators for it.",
         )
 
     def _library(self, value: str, span: Span, ctx: Context) -> Iterator[Finding]:
