@@ -7,10 +7,12 @@ takes the other branch.  Were only the test rewritten, that machine would fall i
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from portkit import branches
+from portkit.context import LINE_END
 from portkit.finding import DropStatement, Finding, Location, Span, Support
 from portkit.rule import Context
 from portkit.scopes import Bound, Tree
@@ -32,13 +34,14 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
         return found
     held: dict[int, Finding] = {}
     needs: dict[int, dict[tuple[Location, str], None]] = {}
+    placed = _Places(inside, ctx)
     for node in ast.walk(tree.module):
         if not isinstance(node, (ast.If, ast.IfExp, ast.Assert)):
             continue
         branch = [
             part for outcome in branches.senses(node.test) for part in branches.taken(node, outcome, ctx)
         ]
-        behind = [item for item in inside if _within(item, branch, ctx)]
+        behind = placed.within(branch)
         if not behind:
             continue
         spans = [ctx.span(part) for part in _sources(node.test, tree)]
@@ -104,21 +107,23 @@ def _is_test(item: Finding, opening: Collection[str]) -> bool:
     return item.rule in opening and not uses
 
 
-def _within(finding: Finding, nodes: Sequence[ast.AST], ctx: Context) -> bool:
-    place = (finding.location.line, finding.location.column)
-    for node in nodes:
-        first = (getattr(node, "lineno", 0), _column(node, "col_offset", ctx))
-        last = (getattr(node, "end_lineno", 0) or 0, _column(node, "end_col_offset", ctx))
-        if first <= place < last:
-            return True
-    return False
+class _Places:
+    """Findings in the order of their places, so that those of a branch are found at once."""
 
+    def __init__(self, findings: Sequence[Finding], ctx: Context) -> None:
+        starts = [0, *(match.end() for match in LINE_END.finditer(ctx.text))]
+        offsets = [starts[item.location.line - 1] + item.location.column - 1 for item in findings]
+        order = sorted(range(len(findings)), key=lambda k: offsets[k])
+        self.findings = [findings[k] for k in order]
+        self.offsets = [offsets[k] for k in order]
+        self.ctx = ctx
 
-def _column(node: ast.AST, field: str, ctx: Context) -> int:
-    """Column from 1, in characters."""
-    span = ctx.span(node)
-    offset = span.start if field == "col_offset" else span.end
-    return offset - (ctx.text.rfind("\n", 0, offset) + 1) + 1
+    def within(self, nodes: Sequence[ast.AST]) -> list[Finding]:
+        """The findings that begin inside any of the nodes."""
+        found: set[int] = set()
+        for span in map(self.ctx.span, nodes):
+            found.update(range(bisect_left(self.offsets, span.start), bisect_left(self.offsets, span.end)))
+        return [self.findings[k] for k in sorted(found)]
 
 
 def _sources(test: ast.expr, tree: Tree, depth: int = 3) -> Iterator[ast.expr]:

@@ -23,7 +23,7 @@ from portkit.rule import Rule
 from portkit.scopes import FUNCTIONS, Tree
 from portkit.source import Kind
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
+LINE_END = re.compile(r"\r\n|\r|\n")
 _ROWS = 20  # lines of a finding that go into its snippet, at most
 _SEVERAL = "The name means one of several things here: which one, a condition decides when the program runs."
 _ALIASES = {"portkit.runtime": "pk", "torch.nn.functional": "F", "numpy": "np"}
@@ -34,7 +34,7 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
         self._ascii = text.isascii()
 
     def offset(self, line: int, column: int) -> int:

@@ -36,6 +36,7 @@ class Guards:
         self.tree = names.tree
         self.source = source
         self._blocks: dict[int, tuple[dict[ast.AST, int], list[tuple[int, Guard]]]] = {}  # by identity
+        self._tests: dict[tuple[ast.expr, int], bool] = {}  # conditions that were asked about
 
     def of(self, node: ast.AST) -> Guard | None:
         """The innermost such condition, negated where the other branch holds `node`."""
@@ -130,6 +131,12 @@ class Guards:
 
     def is_test(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether a condition asks for CUDA, or whether an optional import worked."""
+        known = self._tests.get((node, depth))
+        if known is None:
+            known = self._tests[node, depth] = self._is_test(node, depth)
+        return known
+
+    def _is_test(self, node: ast.expr, depth: int) -> bool:
         for item in ast.walk(node):
             if isinstance(item, ast.Attribute):
                 if item.attr in ("is_cuda", *_FLAGS[1:]) or self.names.resolve(item) in _TESTS:

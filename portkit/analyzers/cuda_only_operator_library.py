@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from portkit import tables
 from portkit.analyzers import _libraries
@@ -168,14 +169,23 @@ def _compiles(name: str, library: _libraries.Library) -> bool:
 def _all_replaced(node: ast.Import, library: _libraries.Library, ctx: Context) -> bool:
     """Whether everything that the file uses of a package is rewritten by other rules."""
     *_, module = ctx.parents(node)
-    used = set()
+    used = _used(module, ctx).get(library.package, ())  # type: ignore[arg-type]  # hashed by identity
+    return bool(used) and all(_replaced(name) for name in used)
+
+
+@lru_cache(maxsize=4)  # asked for each import of a module in turn
+def _used(module: ast.AST, ctx: Context) -> dict[str, set[str]]:
+    """By library, the longest names of it that a module uses."""
+    used: dict[str, set[str]] = {}
     for item in ast.walk(module):
         name = ctx.resolve(item) if isinstance(item, (ast.Attribute, ast.Name)) else None
-        if name is not None and _libraries.of_name(name) is library:
-            longer = ctx.parent(item)
-            if not (isinstance(longer, ast.Attribute) and _libraries.of_name(ctx.resolve(longer) or "")):
-                used.add(name)
-    return bool(used) and all(_replaced(name) for name in used)
+        library = _libraries.of_name(name) if name is not None else None
+        if name is None or library is None:
+            continue
+        longer = ctx.parent(item)
+        if not (isinstance(longer, ast.Attribute) and _libraries.of_name(ctx.resolve(longer) or "")):
+            used.setdefault(library.package, set()).add(name)
+    return used
 
 
 def _replaced(name: str) -> bool:
