@@ -24,11 +24,11 @@ class CudaOrdinalDevice(Rule):
 
     What: `x.to(0)`, `torch.zeros(3, device=rank)`, `torch.device(0)`, and `device = rank %
     torch.cuda.device_count()`, where it is sure that the value is an integer; `x.to(args.gpu)`, after a
-    review; `x.get_device()`, which is portable.
+    review; `y.to(x.get_device())`; `x.get_device()` elsewhere, which is portable.
     Why: an integer means a CUDA ordinal in old torch, the current accelerator in new torch, and is an
     error on a CPU-only build.
     Instead: `pk.device(rank)`: where the variable is made, if it is only used as a device; else where it
-    is used.
+    is used. `x.device` for `x.get_device()`.
     Safety: the same device on CUDA; the CPU on a CPU-only build. Needs torch 2.6.
     """
 
@@ -40,7 +40,10 @@ class CudaOrdinalDevice(Rule):
     def visit_Assign(self, node: ast.Assign, ctx: Context) -> Iterable[Finding]:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            if (
+            if _devices.is_device_name(name) and _tensor_asked(node.value, ctx) is not None:
+                if _ordinals.only_device(name, node, ctx):
+                    yield self._device_of(node.value, ctx)
+            elif (
                 _devices.is_device_name(name)
                 and _is_integer(node.value, ctx)
                 and _ordinals.only_device(name, node, ctx)
@@ -53,6 +56,9 @@ class CudaOrdinalDevice(Rule):
         for value in (leaf for argument in _device_arguments(node, ctx) for leaf in _branches(argument)):
             if _is_asked(value, node, ctx):
                 continue  # the rule of that function makes a device of it
+            if _tensor_asked(value, ctx) is not None:
+                yield self._device_of(value, ctx)
+                continue
             if _is_ordinal(value, ctx):
                 yield self._wrapped(value, ctx, "A plain integer is used as a device")
             elif _devices.identifier(value) in _GPUS and not _assigned_device(value, ctx):
@@ -80,16 +86,7 @@ class CudaOrdinalDevice(Rule):
 
     def _asked(self, node: ast.Call, ctx: Context) -> Iterator[Finding]:
         """`x.get_device()`, which is the ordinal of a tensor's device."""
-        function = node.func
-        if (
-            not isinstance(function, ast.Attribute)
-            or function.attr != "get_device"
-            or node.args
-            or node.keywords
-        ):
-            return
-        own = isinstance(function.value, ast.Name) and function.value.id in ("self", "cls")
-        if own or ctx.resolve(function) is not None or "def get_device" in ctx.text:
+        if _tensor_asked(node, ctx) is None or _becomes_device(node, ctx):
             return
         yield ctx.finding(
             self,
@@ -97,6 +94,21 @@ class CudaOrdinalDevice(Rule):
             "A tensor is asked for the ordinal of its device",
             support=Support.PORTABLE,
             remedy="It is -1 on the CPU; x.device says the same with the type of the device.",
+        )
+
+    def _device_of(self, node: ast.expr, ctx: Context) -> Finding:
+        """`y.to(x.get_device())`, which the CPU's -1 makes fail."""
+        tensor = _tensor_asked(node, ctx)
+        assert tensor is not None
+        source = f"{ctx.source(tensor)}.device"
+        return ctx.finding(
+            self,
+            node,
+            "The ordinal of a tensor's device is used as a device: it is -1 on the CPU",
+            support=Support.REVIEW,
+            remedy=f"Use {source}.",
+            note="If it is no tensor that is asked, see whether it has a device.",
+            edits=[Replace(ctx.span(node), source)],
         )
 
     def _wrapped(self, node: ast.expr, ctx: Context, message: str, note: str = "") -> Finding:
@@ -111,6 +123,40 @@ class CudaOrdinalDevice(Rule):
         return ctx.finding(
             self, node, message, support=support, remedy=f"Use {source}.", note=note, edits=edits
         )
+
+
+def _tensor_asked(node: ast.expr, ctx: Context) -> ast.expr | None:
+    """The tensor of `x.get_device()`, if it may be one."""
+    function = node.func if isinstance(node, ast.Call) and not node.args and not node.keywords else None
+    if not isinstance(function, ast.Attribute) or function.attr != "get_device":
+        return None
+    own = isinstance(function.value, ast.Name) and function.value.id in ("self", "cls")
+    if own or ctx.resolve(function) is not None or "def get_device" in ctx.text:
+        return None
+    return function.value
+
+
+def _becomes_device(node: ast.Call, ctx: Context) -> bool:
+    """Whether an ordinal that a tensor is asked for goes straight into a device's place."""
+    child: ast.AST = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.Call):
+            leaves = (leaf for value in _device_arguments(parent, ctx) for leaf in _branches(value))
+            return any(leaf is node for leaf in leaves)
+        if isinstance(parent, ast.Assign):
+            target = parent.targets[0]
+            return (
+                child is parent.value
+                and len(parent.targets) == 1
+                and isinstance(target, ast.Name)
+                and child is node
+                and _devices.is_device_name(target.id)
+                and _ordinals.only_device(target.id, parent, ctx)
+            )
+        if not isinstance(parent, (ast.IfExp, ast.keyword)):
+            return False
+        child = parent
+    return False
 
 
 def _device_arguments(call: ast.Call, ctx: Context) -> Iterator[ast.expr]:
