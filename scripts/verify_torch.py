@@ -78,6 +78,7 @@ def _page(results: dict[str, Rows]) -> Iterator[str]:
     yield ""
     yield "Every name and signature of the tables behind the rules, looked up in these versions of torch by"
     yield "`python scripts/verify_torch.py`, which writes this page. See `portkit rules --verify`, too."
+    yield "Builds for the CPU alone have no NCCL."
     yield ""
     yield "| torch | wrong | not in this version |"
     yield "|---|---|---|"
