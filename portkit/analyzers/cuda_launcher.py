@@ -68,7 +68,7 @@ class CudaLauncher(Rule):
             b"transformer_engine",
             b"pytorch_",
         ),
-        *(b"#sbatch", b"#pbs", b"#bsub"),
+        *(b"#sbatch", b"#pbs", b"#bsub", b"tritonserver", b"trtexec", b"trtllm"),
     )
     text_kinds = _commands.KINDS
 
