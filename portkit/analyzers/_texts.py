@@ -56,8 +56,11 @@ def is_command(node: ast.expr, ctx: Context) -> bool:
     return False
 
 
-def is_shown(node: ast.expr, ctx: Context) -> bool:
-    """Whether a string is shown to people: printed, logged, raised, or the text of a help option."""
+def is_shown(node: ast.expr, ctx: Context, *, written: bool = True) -> bool:
+    """Whether a string is shown to people: printed, logged, raised, or the text of a help option.
+
+    `written`: whether what a program writes to a file counts as shown.
+    """
     for parent in ctx.parents(node):
         if isinstance(parent, (ast.Raise, ast.Assert)):
             return True
@@ -73,6 +76,8 @@ def is_shown(node: ast.expr, ctx: Context) -> bool:
             last = (
                 parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
             )
+            if last == "write" and not written:
+                return False
             if last in _SPEAKERS or last.endswith(("Error", "Warning", "Exception")):
                 return True
         if isinstance(parent, ast.Expr) and parent.value is node:

@@ -22,7 +22,7 @@ _FUNCTION = re.compile(
     r"(?:to|move|is|has|use|with|get|set|check|requires?|skip)_|.*_(?:to|if|no|on|for)_cuda"
 )
 _HOST = re.compile(  # C++ that calls CUDA: text that speaks of it has no such marks
-    r"#\s*include\s*[<\"](?:cuda|cub/|cutlass/|ATen/cuda|c10/cuda)|\bgetCurrentCUDAStream\(|<<<[^<>]*>>>\s*\(|\bcuda[A-Z]\w+\([^)]*\);"
+    r"#\s*include\s*[<\"](?:cuda|cub/|cutlass/|ATen/cuda|c10/cuda)|\bgetCurrentCUDAStream\(|\bcuda(?:Stream|Error|Event)_t\s+\w|<<<[^<>]*>>>\s*\(|\bcuda[A-Z]\w+\([^)]*\);"
 )
 _PLACES = frozenset(
     {"CUDA_HOME", "ROCM_HOME", "HIP_HOME", "_find_cuda_home", "CUDNN_HOME", "_join_cuda_home"}
@@ -64,7 +64,7 @@ class CudaExtensionBuild(Rule):
         b"cpp_extension",
         b"cudaextension",
         b"load_inline",
-        *(b"__global__", b"<<<", b"getcurrentcudastream", b"#include"),
+        *(b"__global__", b"<<<", b"getcurrentcudastream", b"cudastream_t", b"#include"),
         b"_cuda",
         b"_ext",
         b"load_library",
@@ -91,7 +91,7 @@ class CudaExtensionBuild(Rule):
             return
         if "__global__" in node.value and "{" in node.value:
             yield from self._kernels(node, node.value, ctx)
-        elif _HOST.search(node.value) and not _texts.is_shown(node, ctx):
+        elif _HOST.search(node.value) and not _texts.is_shown(node, ctx, written=False):
             yield ctx.finding(
                 self,
                 node,
