@@ -35,11 +35,6 @@ def command(
         raise UsageError("--all and --force are for whole migrations.", remedy="Leave them out.")
     else:
         done = partial.undo_part(root, chosen)
-    if history.folder(root).is_dir():
-        if not manifest.exists(root) and history.began_with_migration(root):
-            history.forget(root)
-        else:
-            history.note(root, "undo", engine.scan([root], config.load(root)).findings, " ".join(what or []))
     for name in done.restored:
         typer.echo(f"restored {name}")
     for name in done.removed:
@@ -50,5 +45,10 @@ def command(
     if not chosen.is_everything():
         what_part = f"{done.edits} edit{'' if done.edits == 1 else 's'}"
     typer.echo(f"Undone: {what_part}, {len(done.restored)} restored, {len(done.removed)} removed.", err=True)
+    if history.folder(root).is_dir():
+        if not manifest.exists(root) and history.began_with_migration(root):
+            history.forget(root)
+        else:
+            history.note(root, "undo", engine.scan([root], config.load(root)).findings, " ".join(what or []))
     if done.failed:
         raise typer.Exit(2)
