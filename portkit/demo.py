@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portkit import copying, coverage, diffs, engine, writing
+from portkit import copying, coverage, diffs, engine, history, writing
 from portkit.config import Config
 from portkit.engine import ScanResult
 from portkit.errors import UsageError
@@ -172,6 +172,8 @@ def write_report(demo: Demo) -> Path:
     extras = html.Extras(
         title=f"{NAME}: off CUDA",
         diffs=demo.changes,
+        rewrites=demo.before.findings,
+        history=history.read(demo.migrated)[0],
         parity=found,
         training=found["training"],
         performance=_performance(demo.training),

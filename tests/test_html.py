@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -16,8 +17,9 @@ from portkit.config import Config
 from portkit.engine import ScanResult
 from portkit.errors import UsageError
 from portkit.finding import Finding, Location, Phase, Support, Unparsed
+from portkit.history import Point
 from portkit.inventory import Seen, Use
-from portkit.reports import _view, html
+from portkit.reports import _burndown, _diffs, _treemap, _view, html
 from portkit.reports._chart import chart
 from portkit.requirements import Requirement
 from portkit.templating import code
@@ -26,8 +28,8 @@ VOID = {"meta", "link", "br", "input", "img", "hr", "line", "polyline"}
 EVIL = "</script><img src=x onerror=alert(1)>"
 
 
-def finding(support=Support.AUTO, phase=Phase.OPERATOR, line=3, **more):
-    where = Location("pkg/train.py", line, 1, line, 5)
+def finding(support=Support.AUTO, phase=Phase.OPERATOR, line=3, path="pkg/train.py", **more):
+    where = Location(path, line, 1, line, 5)
     return Finding("PK999", phase, support, where, "`x` is bound", "use `y`", snippet="x = 1", **more)
 
 
@@ -95,6 +97,11 @@ def full():
     extras = html.Extras(
         title=EVIL,
         diffs=[("a.py", f"--- a\n+++ b\n@@ -1 +1 @@\n-x\n+{EVIL}\n")],
+        rewrites=[finding(line=1, path="a.py", note=EVIL)],
+        history=[
+            Point("2026-01-01T10:00:00", EVIL, {"operator": {"auto": 3}}, 120, EVIL),
+            Point("2026-01-02T10:00:00", "scan", {"operator": {"auto": 1}}, 20),
+        ],
         parity=PARITY,
         training=TRAINING,
         performance={"summary": "ms", "columns": ["run", "ms"], "rows": [["one", EVIL]]},
@@ -103,6 +110,7 @@ def full():
     )
     found = [finding(support, phase, lossy=True, guard=EVIL) for support in Support for phase in Phase]
     found.append(finding(scope=EVIL, note=EVIL))
+    found.append(finding(path=f"{EVIL}/\"x' onclick=alert(1)/a.py"))
     found.append(finding(Support.MANUAL, scope=EVIL, id="1"))
     return html.render(result(found, [Unparsed(EVIL, EVIL, 3)]), extras=extras)
 
@@ -112,6 +120,7 @@ def test_a_full_page_is_well_formed_and_escapes_everything():
     parser = parse(page)
     assert "<img" not in page
     assert page.count("</script>") == 1
+    assert not [name for name, _ in parser.attributes if name.startswith("on")]
     assert "".join(parser.text).count("onerror") >= 9
 
 
@@ -120,7 +129,7 @@ def test_nothing_is_loaded_from_elsewhere():
     assert not re.search(r"https?://|url\(|@import|<link|<iframe", page)
     assert {value for name, value in parse(page).attributes if name == "href"} <= {
         "#overview", "#rules", "#findings", "#operators", "#changes", "#parity", "#training", "#performance",
-        "#environment", "#affected", "#packages",
+        "#environment", "#affected", "#packages", "#map", "#burndown",
     }  # fmt: skip
 
 
@@ -161,10 +170,76 @@ def test_findings_are_grouped_by_file_and_rule():
     assert [len(group["rows"]) for group in _view.file_groups(found)] == [2]
 
 
-def test_diff_lines_are_counted():
-    (file,) = _view.diff_files([("a.py", "--- a\n+++ b\n@@ -1,2 +1 @@\n-x\n-y\n+z\n"), ("same.py", "")])
-    assert (file["added"], file["removed"]) == (1, 2)
-    assert [line["kind"] for line in file["lines"]] == ["hunk", "del", "del", "add"]
+DIFF = """--- a/a.py
++++ b/a.py
+@@ -1,4 +1,3 @@
+ import torch
+-x.cuda()
+--- not the name of a file
++x.to(d)
+{}
+@@ -9 +8,2 @@
+ y
++z
+""".format(" ")
+
+
+def test_diffs_have_two_columns_and_notes():
+    note = {"rule": "PK302", "support": "review", "remedy": "Do.", "note": "It differs."}
+    (file,) = _diffs.files([("a.py", DIFF), ("same.py", "")], {"a.py": {2: [note]}})
+    assert (file["added"], file["removed"]) == (2, 2)
+    rows = [(row["kind"], row.get("left"), row.get("right")) for row in file["rows"]]
+    assert rows == [
+        ("same", (1, "import torch"), (1, "import torch")),
+        ("change", (2, "x.cuda()"), (2, "x.to(d)")),
+        ("change", (3, "-- not the name of a file"), None),
+        ("note", None, None),
+        ("same", (4, ""), (3, "")),
+        ("gap", None, None),
+        ("same", (9, "y"), (8, "y")),
+        ("change", None, (9, "z")),
+    ]
+
+
+def test_the_treemap_covers_the_drawing_without_overlap():
+    found = [
+        finding(path=f"{folder}/f{number}.py", support=Support.MANUAL)
+        for folder, count in (("a", 40), ("b/c", 25), ("d", 9), ("e", 1))
+        for number in range(count)
+    ]
+    cells = _treemap.treemap(found)
+    assert sum(cell["count"] for cell in cells) == len(found)
+    boxes = [[float(n) for n in re.findall(r"[\d.]+(?=%)", cell["style"])] for cell in cells]
+    assert sum(w * h for _, _, w, h in boxes) == pytest.approx(10_000, rel=1e-3)
+    for cell, (x, y, w, h) in zip(cells, boxes, strict=True):
+        assert w * h == pytest.approx(10_000 * cell["count"] / len(found), rel=1e-2)
+        assert min(x, y) >= 0
+        assert max(x + w, y + h) <= 100.01
+    for (x, y, w, h), (p, q, v, g) in itertools.combinations(boxes, 2):
+        assert x + w <= p + 0.01 or p + v <= x + 0.01 or y + h <= q + 0.01 or q + g <= y + 0.01
+
+
+def test_what_is_portable_has_no_place_in_the_treemap():
+    assert _treemap.treemap([finding(support=Support.PORTABLE)]) == []
+
+
+def test_the_burndown_draws_what_was_counted():
+    counts = {"operator": {"auto": 3}, "module": {"manual": 1}}
+    points = [
+        Point("2026-01-01T10:00:00", "scan", counts, 120),
+        Point("2026-01-02T10:00:00", "parity", None, None, "2 passed"),
+        Point("2026-01-03T10:00:00", "migrate", {"module": {"manual": 1}}, 60),
+    ]
+    shown = _burndown.burndown(points)
+    assert shown is not None
+    assert "4 findings and 2.0 h of effort left at first, 1 and 1.0 h now" in shown["summary"]
+    assert [len(one.lines[0].points.split()) for one in shown["charts"]] == [2, 2]
+    assert [(row["event"], row["left"]) for row in shown["rows"]] == [
+        ("migrate", "1"),
+        ("parity", ""),
+        ("scan", "4"),
+    ]
+    assert _burndown.burndown([points[1]]) is None
 
 
 def test_chart_keeps_points_inside_and_skips_what_is_not_finite():

@@ -14,17 +14,24 @@ def command(
     """Put scan, changes, parity and training curves on one self-contained HTML page."""
     from pathlib import Path
 
-    from portkit import config, diffs, engine
-    from portkit.files import write_atomically
+    from portkit import config, diffs, engine, history
+    from portkit.files import target, write_atomically
     from portkit.parity import document
     from portkit.reports import html
 
-    result = engine.scan([path], config.load(Path(path)))
+    page = target(output)
     found = document.read(Path(parity)) if parity else None
+    changes = diffs.between(Path(original), Path(path)) if original else []
+    result = engine.scan([path], config.load(Path(path)), cache=True)
+    before = engine.scan([original], config.load(Path(original)), cache=True).findings if original else []
+    points, _ = history.read(Path(path))
     extras = html.Extras(
-        diffs=diffs.between(Path(original), Path(path)) if original else (),
+        diffs=changes,
+        rewrites=before,
+        history=points,
         parity=found,
         training=found["training"] if found else None,
     )
-    write_atomically(Path(output), html.render(result, extras=extras).encode())
+    text = html.render(result, extras=extras)
+    write_atomically(page, text.encode("utf-8", "backslashreplace"))
     typer.echo(output)

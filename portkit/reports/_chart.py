@@ -42,9 +42,17 @@ class Chart:
     left: int = LEFT
     right: int = RIGHT
     bottom: int = BOTTOM
+    x_label: str = "step"
 
 
-def chart(title: str, curves: Sequence[Sequence[float]], *, caption: str = "") -> Chart | None:
+def chart(
+    title: str,
+    curves: Sequence[Sequence[float]],
+    *,
+    caption: str = "",
+    x_label: str = "step",
+    from_zero: bool = False,
+) -> Chart | None:
     """A chart of curves that share their x axis (steps from 0); None if there is nothing to draw.
 
     Values that are not finite leave a gap at their step.
@@ -53,7 +61,7 @@ def chart(title: str, curves: Sequence[Sequence[float]], *, caption: str = "") -
     steps = max((len(curve) for curve in curves), default=0)
     if not finite or steps < 1:
         return None
-    values = _nice(min(finite), max(finite))
+    values = _nice(min([*finite, 0.0] if from_zero else finite), max(finite))
     low, high = values[0], values[-1]
 
     def x(step: float) -> float:
@@ -70,11 +78,12 @@ def chart(title: str, curves: Sequence[Sequence[float]], *, caption: str = "") -
     ends = [f"from {curve[0]:.4g} to {curve[-1]:.4g}" for curve in curves if curve]
     return Chart(
         title=title,
-        alt=f"{title} over {steps} steps: {'; '.join(ends)}",
+        alt=f"{title} over {steps} {x_label}s: {'; '.join(ends)}",
         caption=caption,
         x_ticks=tuple(Tick(x(step), f"{step:g}") for step in marks),
         y_ticks=tuple(Tick(y(value), f"{value:g}") for value in values),
         lines=lines,
+        x_label=x_label,
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from portkit import coverage, packages, reach
+from portkit import coverage, effort, packages, reach
 from portkit.finding import Finding, Phase, Support
 from portkit.reports._chart import Chart, chart
 
@@ -56,6 +56,7 @@ def phase_cards(findings: Sequence[Finding]) -> list[dict[str, Any]]:
                 "parts": parts,
                 "label": ", ".join(shown),
                 "about": ABOUT[phase],
+                "effort": effort.spoken(effort.left(findings, phase).minutes),
                 "rest": f"Left: {', '.join(rest) or 'nothing'}. Seen in part: {counted.lossy}.",
             }
         )
@@ -216,21 +217,6 @@ def _node(path: str, function: str) -> str:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def diff_files(diffs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Unified diffs as lines with a kind (add, del, hunk, same), for pairs of path and diff."""
-    files = []
-    for path, text in diffs:
-        body = [line for line in text.splitlines() if not line.startswith(("--- ", "+++ "))]
-        lines = [{"kind": _line_kind(line), "text": line} for line in body]
-        kinds = Counter(line["kind"] for line in lines)
-        files.append({"path": path, "lines": lines, "added": kinds["add"], "removed": kinds["del"]})
-    return [file for file in files if file["lines"]]
-
-
-def _line_kind(line: str) -> str:
-    return {"+": "add", "-": "del", "@": "hunk"}.get(line[:1], "same")
 
 
 def change_summary(files: Sequence[Mapping[str, Any]]) -> str:

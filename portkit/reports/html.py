@@ -11,8 +11,9 @@ from typing import Any
 import portkit
 from portkit import coverage
 from portkit.engine import ScanResult
-from portkit.finding import Phase, Support
-from portkit.reports import _view
+from portkit.finding import Finding, Phase, Support
+from portkit.history import Point
+from portkit.reports import _burndown, _diffs, _treemap, _view
 from portkit.templating import environment
 
 PACKAGES = ("torch", "numpy", "llvmlite", "libcst")
@@ -32,6 +33,8 @@ class Extras:
 
     title: str = ""
     diffs: Sequence[tuple[str, str]] = ()  # path, unified diff
+    rewrites: Sequence[Finding] = ()  # of the scan before the migration: notes beside the diffs
+    history: Sequence[Point] = ()
     parity: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
     performance: Mapping[str, Any] | None = None  # summary, columns, rows
@@ -54,7 +57,7 @@ def render(
     """
     extras = extras or Extras()
     findings = result.findings
-    diffs = _view.diff_files(extras.diffs)
+    diffs = _diffs.files(extras.diffs, _diffs.notes(extras.rewrites))
     rules = _view.rule_rows(findings, {rule.id: rule.name for rule in result.rules})
     return environment().get_template("report.html.j2").render(
         version=portkit.__version__,
@@ -66,6 +69,8 @@ def render(
         supports=_view.SUPPORTS,
         support_help=_view.SUPPORT_HELP,
         matrix=_view.matrix(findings),
+        treemap=_treemap.treemap(findings),
+        burndown=_burndown.burndown(extras.history),
         unparsed=[_unparsed(item) for item in result.unparsed],
         next_steps=extras.steps,
         rules=rules,
