@@ -28,6 +28,9 @@ def command(
     stand_in: bool = typer.Option(
         False, "--stand-in", help="Run the original on the CPU with a stand-in for CUDA."
     ),
+    spec: str = typer.Option(
+        "", "--spec", metavar="FILE", help="TOML file that says how modules are built and called."
+    ),
     trace: str = typer.Option(
         "", "--trace", metavar="FILE", help="Operators as a recorded run calls them (`portkit record`)."
     ),
@@ -54,7 +57,10 @@ def command(
     format: str = typer.Option("terminal", "--format", help="terminal or json."),
     output: str = typer.Option("", "--output", "-o", metavar="FILE", help="Write the report to a file."),
 ) -> None:
-    """Compare operators with a float64 oracle, or a training script before and after the migration.
+    """Compare operators with a float64 oracle, modules or a training script with those before the migration.
+
+    Modules are built as a spec says ([[module]] import = "file:Class", keywords, inputs), or by the script;
+    both sides get one state_dict and the same inputs, in training and in evaluation.
 
     Where a run diverges, the first step, module and operator are named, and the edits of the migration are
     taken back, one after the other, in copies, until the one at fault is known.
@@ -70,15 +76,20 @@ def command(
     from portkit.parity import commands
 
     given = list(words or [])
-    if level == "full-model" and not training:
+    wanted = level or ("full-model" if training else "module" if spec else "operator")
+    if wanted in ("module", "full-model") and not training and not spec:
         training = given.pop(0) if given else ""
-    wanted = level or ("full-model" if training else "operator")
-    if wanted not in ("operator", "full-model") or (wanted == "full-model" and not training):
+    if wanted not in ("operator", "module", "full-model"):
+        raise UsageError(f"There is no level {wanted}.", remedy="Levels: operator, module, full-model.")
+    if wanted != "operator" and not training and not spec:
         raise UsageError(
-            "There is no such level." if training or wanted != "full-model" else "No script is given.",
-            remedy="Say --level operator PATH or --level full-model SCRIPT.",
+            "No script is given.", remedy=f"portkit parity --level {wanted} SCRIPT --original DIR"
         )
-    if wanted == "full-model":
+    if wanted == "module":
+        more = shlex.split(original_args)
+        pair = commands.scripts(training, original, migrated or ".", given, more, standin=stand_in)
+        document = commands.modules(pair, spec, seed=seed, timeout=timeout, bisect=bisect)
+    elif wanted == "full-model":
         more = shlex.split(original_args)
         pair = commands.scripts(training, original, migrated or ".", given, more, standin=stand_in)
         document = commands.training(
@@ -90,6 +101,6 @@ def command(
         document = commands.recorded(Path(trace), implementation)
     else:
         document = commands.operators(Path(given[0] if given else "."), operator, dtype, implementation)
-    place = Path((migrated or ".") if training else (given[0] if given else "."))
+    place = Path((migrated or ".") if wanted != "operator" else (given[0] if given else "."))
     history.note(place if place.is_dir() else Path(), "parity", None, commands.outcome(document))
     commands.report(document, format, output)

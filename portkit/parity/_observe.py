@@ -163,9 +163,11 @@ class Rounding:
     def __init__(self, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
 
-    def install(self) -> None:
-        """Disturb what every module gives from now on."""
-        modules.register_module_forward_hook(lambda module, args, result: mapped(result, self.disturbed))
+    def install(self) -> Any:
+        """Disturb what every module gives from now on, until the handle is removed."""
+        return modules.register_module_forward_hook(
+            lambda module, args, result: mapped(result, self.disturbed)
+        )
 
     def disturbed(self, tensor: Any) -> Any:
         """A tensor that was rounded otherwise; one that holds no floating-point numbers as it is."""

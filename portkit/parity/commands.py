@@ -13,6 +13,7 @@ from portkit import config, engine
 from portkit.errors import CheckFailed, UsageError
 from portkit.files import write_atomically
 from portkit.parity import cases, document, operator, render, trace
+from portkit.parity import modules as proving
 from portkit.parity import training as runs
 from portkit.parity.trace import Trace
 from portkit.parity.training import Script
@@ -130,6 +131,27 @@ def training(
             "Or else --stand-in lets it run without CUDA, or `portkit record` records it where there is CUDA."
         )
     return document.build((), report)
+
+
+def modules(
+    pair: tuple[Script | Trace, Script | Trace],
+    spec: str,
+    *,
+    seed: int,
+    timeout: float,
+    bisect: float,
+) -> dict[str, Any]:
+    """Compare modules of a spec, or those that the training script calls, in both repositories."""
+    require_torch()
+    one, other = pair
+    if isinstance(one, Trace) or isinstance(other, Trace):
+        raise UsageError(
+            "Modules are built and run here; a recorded run holds none.",
+            remedy="Give both repositories; --stand-in runs one for CUDA on the CPU.",
+        )
+    entries = proving.spec(Path(spec)) if spec else None
+    rows = proving.compare(one, other, entries, seed=seed, timeout=timeout, seconds=bisect, progress=say)
+    return document.build((), None, rows)
 
 
 def require_torch() -> None:

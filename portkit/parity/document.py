@@ -11,6 +11,7 @@ from typing import Any
 
 import portkit
 from portkit.errors import ConfigError
+from portkit.parity import modules
 from portkit.parity.operator import Row
 from portkit.parity.training import TrainingReport
 
@@ -19,8 +20,10 @@ KIND = "portkit-parity"
 _PACKAGES = ("torch", "numpy", "llvmlite")
 
 
-def build(rows: Sequence[Row], training: TrainingReport | None) -> dict[str, Any]:
-    """Operator rows and a training comparison as plain data."""
+def build(
+    rows: Sequence[Row], training: TrainingReport | None, modules: Sequence[modules.Row] = ()
+) -> dict[str, Any]:
+    """Operator rows, module rows and a training comparison as plain data."""
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
@@ -31,6 +34,7 @@ def build(rows: Sequence[Row], training: TrainingReport | None) -> dict[str, Any
             **{name: _version(name) for name in _PACKAGES},
         },
         "rows": [row.to_dict() for row in rows],
+        "modules": [row.to_dict() for row in modules],
         "training": training.to_dict() if training else None,
     }
 

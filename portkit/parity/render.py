@@ -33,6 +33,8 @@ def terminal(document: Mapping[str, Any], *, colour: bool = False, width: int = 
         console.print(_counts(rows), soft_wrap=True)
         for line in _left_out(rows):
             console.print(Text(line, style="dim"), soft_wrap=True)
+    if document.get("modules"):
+        console.print(_modules(document["modules"]))
     if document["training"]:
         _training(console, document["training"])
     return "\n".join(line.rstrip() for line in stream.getvalue().split("\n")).rstrip("\n")
@@ -53,6 +55,20 @@ def _table(rows: Sequence[Mapping[str, Any]], narrow: bool) -> Table:
         table.add_row(
             row["operator"], row["implementation"], row["dtype"], verdict, *(cells[name] for name in columns)
         )
+    return table
+
+
+def _modules(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("module", "verdict"):
+        table.add_column(name, no_wrap=True)
+    for name in ("tensors", "of allowed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("why")
+    for row in rows:
+        verdict = Text(row["status"], style=STYLES[row["status"]])
+        share = f"{100 * float(row['worst']):.3g} %" if row["compared"] else ""
+        table.add_row(row["module"], verdict, str(row["compared"]), share, row["reason"])
     return table
 
 
