@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites, _triton
@@ -38,7 +39,7 @@ class TritonKernel(Rule):
         lost = [*_triton.missing(node, ctx), *_triton.unknown_syntax(node, ctx)]
         *_, module = ctx.parents(node)
         edits = _triton.rewritten(module, ctx)
-        others = _others(module, ctx)
+        others = _others(module, ctx)  # type: ignore[arg-type]  # hashed by identity
         if lost:
             advice = " ".join(dict.fromkeys(filter(None, map(_triton.advice, lost)))) or "Write it otherwise."
             yield self._manual(
@@ -128,10 +129,11 @@ def _told(kernel: ast.FunctionDef, ctx: Context, lost: Sequence[str]) -> str:
     return ", ".join(parts) + uses + refused
 
 
-def _others(module: ast.AST, ctx: Context) -> list[str]:
+@lru_cache(maxsize=4)  # asked for each kernel of a module in turn
+def _others(module: ast.AST, ctx: Context) -> tuple[str, ...]:
     """What else in a file keeps its kernels from moving."""
     found = set(_triton.missing(module, ctx))
     for item in ast.walk(module):
         if isinstance(item, ast.FunctionDef) and _triton.is_kernel(item, ctx):
             found.update(_triton.unknown_syntax(item, ctx))
-    return sorted(found)
+    return tuple(sorted(found))
