@@ -219,6 +219,15 @@ def test_arrays_without_a_descriptor() -> None:
         TensorDescriptor.from_tensor(torch.zeros(4, 8), [4, 3])
 
 
+def test_timing_ends_when_the_device_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    calls: list[str] = []
+    monkeypatch.setattr("portkit.runtime.triton.testing.synchronize", lambda: calls.append("wait"))
+    triton.testing.do_bench(lambda: calls.append("run"), warmup=0, rep=0)
+    assert calls[:3] == ["wait", "run", "wait"]
+    assert calls.count("wait") == 2 * calls.count("run")
+
+
 def test_timing() -> None:
     assert triton.testing.do_bench(lambda: None, warmup=1, rep=1) >= 0
     low, high = triton.testing.do_bench(lambda: None, warmup=1, rep=1, quantiles=[0.2, 0.8])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portkit.analyzers import _commands, _lines
 from portkit.finding import Span
@@ -29,6 +29,7 @@ _TABLES = re.compile(
 _LISTS = re.compile(
     r"project\.optional-dependencies|dependency-groups|tool\.pdm\.dev-dependencies|tool\.flit\.metadata.*"
 )
+_EXTRAS = frozenset({"project.optional-dependencies", "options.extras_require"})
 _KEYS = {
     "project": {"dependencies"},
     "build-system": {"requires"},
@@ -53,11 +54,13 @@ _CONDA = re.compile(r"^channels:|^dependencies:", re.M)
 
 @dataclass(frozen=True)
 class Required:
-    """A name that is asked for; `source` if it is the end of an address, which may name anything."""
+    """A name that is asked for; `source` if it is the end of an address, which may name anything; `extra` if
+    it is only installed for those who ask for it."""
 
     name: str
     span: Span
     source: bool = False
+    extra: bool = False
 
 
 def is_conda(ctx: Context) -> bool:
@@ -135,12 +138,13 @@ def _sections(ctx: Context) -> Iterator[Required]:
                 yield Required(key, line.span(assigned, "name"))
                 continue
         if _holds(section, key, ctx):
-            yield from _values(line, assigned, ctx)
+            for found in _values(line, assigned, ctx):
+                yield replace(found, extra=section in _EXTRAS)
 
 
 def _holds(section: str, key: str, ctx: Context) -> bool:
     """Whether the values of a key are requirements."""
-    if _LISTS.fullmatch(section) or section == "options.extras_require":
+    if _LISTS.fullmatch(section) or section in _EXTRAS:
         return True
     if _ENVIRONMENT.fullmatch(section):
         return key in ("dependencies", "extra-dependencies", "deps")

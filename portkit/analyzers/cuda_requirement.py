@@ -38,7 +38,8 @@ class CudaRequirement(Rule):
     Why: they can't be installed where there is no CUDA, so that nothing else is installed either.
     Instead: leave them out, or make them an extra; take torch from the default index, or from that of the
     device.
-    Safety: nothing is rewritten: which of them are still needed shows once the code is migrated.
+    Safety: nothing is rewritten: which of them are still needed shows once the code is migrated. What is an
+    extra already counts as portable.
     """
 
     id = "PK401"
@@ -69,7 +70,7 @@ class CudaRequirement(Rule):
         for item in _required.required(ctx):
             if item.span.start not in seen:
                 seen.add(item.span.start)
-                yield from self._name(item.name, item.span, ctx, source=item.source)
+                yield from self._name(item.name, item.span, ctx, source=item.source, extra=item.extra)
 
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         """`setup(install_requires=[...])`, with lists that the file gives a name."""
@@ -78,7 +79,8 @@ class CudaRequirement(Rule):
                 for item in _strings(keyword.value, node, ctx):
                     match = _NAME.match(str(item.value))
                     if match:
-                        yield from self._name(match["name"], ctx.span(item), ctx)
+                        extra = keyword.arg == "extras_require"
+                        yield from self._name(match["name"], ctx.span(item), ctx, extra=extra)
 
     def _pins(self, ctx: Context) -> Iterator[Finding]:
         lines = _commands.commands(ctx) if ctx.kind in _commands.KINDS else _lines.lines(ctx.text)
@@ -120,7 +122,9 @@ class CudaRequirement(Rule):
                 "Lock again, once the requirements are portable.",
             )
 
-    def _name(self, name: str, span: Span, ctx: Context, *, source: bool = False) -> Iterator[Finding]:
+    def _name(
+        self, name: str, span: Span, ctx: Context, *, source: bool = False, extra: bool = False
+    ) -> Iterator[Finding]:
         library = _libraries.of_requirement(name)
         if library is not None:
             wheels = "nvidia-*" in library.requirements
@@ -128,20 +132,29 @@ class CudaRequirement(Rule):
                 span,
                 ctx,
                 f"{name} needs CUDA: {library.what}",
-                library.instead,
+                "It is an extra: without CUDA it is not asked for." if extra else library.instead,
                 group="wheels of NVIDIA's" if wheels else "",
+                support=Support.PORTABLE if extra else Support.MANUAL,
             )
         elif not source and ctx.kind in _commands.KINDS and _SYSTEM.fullmatch(name):
             yield self._found(span, ctx, f"{name.rstrip('-')} is installed: {_PART}", group="system packages")
 
-    def _found(self, span: Span, ctx: Context, message: str, remedy: str = "", group: str = "") -> Finding:
+    def _found(
+        self,
+        span: Span,
+        ctx: Context,
+        message: str,
+        remedy: str = "",
+        group: str = "",
+        support: Support = Support.MANUAL,
+    ) -> Finding:
         return ctx.finding(
             self,
             span,
             message,
-            support=Support.MANUAL,
+            support=support,
             remedy=remedy or "Leave it out where there is no CUDA, or make it an extra.",
-            effort=Effort(10, f"rule {self.id}"),
+            effort=Effort(10, f"rule {self.id}") if support is Support.MANUAL else None,
             group=group,
         )
 

@@ -193,7 +193,8 @@ def rewritten(module: ast.AST, ctx: Context) -> list[Edit] | str:
             ours = _ours(item.module or "")
             lost = [a.name for a in item.names if not supported(f"{item.module}.{a.name}")]
             if ours is None or lost:
-                return f"it imports {', '.join(lost) or item.module} of {item.module}"
+                names = lost or [alias.name for alias in item.names]
+                return f"it imports {', '.join(names)} of {item.module}"
             text = _FROM.sub(f"from {ours}", ctx.source(item), count=1)
             edits.append(Replace(ctx.span(item), text))
             continue

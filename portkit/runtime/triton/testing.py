@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from portkit.errors import UsageError
+from portkit.runtime.devices import synchronize
 
 _MODES: dict[str, Callable[[list[float]], Any]] = {
     "all": list,
@@ -50,11 +52,19 @@ def _run(fn: Callable[[], Any], at_least: float, grads: Sequence[Any] | None) ->
     while True:
         for tensor in grads or ():
             tensor.grad = None
+        _wait()
         start = time.perf_counter()
         fn()
+        _wait()
         total += (time.perf_counter() - start) * 1e3
         if total >= at_least:
             return total
+
+
+def _wait() -> None:
+    """Devices compute after the call has returned: a run ends when they have finished."""
+    if "torch" in sys.modules:
+        synchronize()
 
 
 do_bench_cudagraph = do_bench
