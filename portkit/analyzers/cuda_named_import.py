@@ -44,7 +44,11 @@ class CudaNamedImport(Rule):
         top = node.module.partition(".")[0]
         if top in _TOLD_ELSEWHERE or top in sys.stdlib_module_names or _libraries.of_name(node.module):
             return
-        names = [name for name in names if not may_be_compiled(name)]
+        names = [
+            name
+            for name in names
+            if not may_be_compiled(name) and _libraries.of_name(f"{node.module}.{name}") is None
+        ]
         if not names or node.module.endswith("_cuda"):
             return
         guarded = _sites.in_import_guard(node, ctx)
