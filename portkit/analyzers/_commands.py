@@ -20,6 +20,11 @@ _NAMED = re.compile(r"^\s*-?\s*(?:name|title|description|displayName|label|key|s
 _SLASHES = re.compile(r"(?:^|(?<=\s))//.*")
 
 
+def is_spoken(line: str) -> bool:
+    """Whether a command only prints what stands in it."""
+    return _SPOKEN.match(line) is not None
+
+
 def commands(ctx: Context) -> Iterator[Line]:
     """The command lines of a file or cell.  A line that is continued is one with those that continue it, and
     every character keeps its place; comments, and what is only printed, are blank."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from portkit import tables
-from portkit.analyzers import _libraries, _lines
+from portkit.analyzers import _commands, _libraries, _lines
 from portkit.analyzers.cuda_environment import VARIABLE
 from portkit.finding import Effort, Finding, Phase, Span, Support
 from portkit.rule import Context, Rule
@@ -120,6 +120,8 @@ class CudaConfigValue(Rule):
         if _is_lock(ctx.path) or _is_about_data(ctx):
             return
         for line in _lines.lines(ctx.text, comments=ctx.kind is not Kind.JSON):
+            if ctx.kind is Kind.YAML and _commands.is_spoken(line.text):
+                continue
             if ctx.kind is Kind.INI and line.text.lstrip().startswith(";"):
                 continue
             item = _ITEM.match(line.text) if ctx.kind is Kind.YAML else None

@@ -14,9 +14,10 @@ class CudaHostCode(Rule):
     """C++ code calls CUDA, or asks for it, outside kernels.
 
     What: `is_cuda()` and `CHECK_CUDA`, streams and guards (`getCurrentCUDAStream`, `CUDAGuard`), the runtime
-    (`cudaMalloc`) and the driver, cuBLAS, cuDNN and others, NCCL, TensorRT, CUTLASS, CUB, Thrust, THC, headers
-    of CUDA, registrations for CUDA, in C++ and CUDA sources and headers. Each is told once a file, with the number of
-    its places; comments and strings do not count. The table is `portkit/tables/cuda_host.toml`.
+    (`cudaMalloc`) and the driver, cuBLAS, cuDNN and others, NCCL, TensorRT, CUTLASS, CUB, Thrust, THC,
+    headers of CUDA, registrations for CUDA, in C++ and CUDA sources and headers. Each is told once a file,
+    with the number of its places; comments and strings do not count. The table is
+    `portkit/tables/cuda_host.toml`.
     Why: the file does not compile without CUDA, or refuses tensors of other devices.
     Instead: it goes with the kernels around it; what remains asks the tensors for their device.
     Safety: nothing is rewritten.

@@ -14,7 +14,12 @@ from portkit.source import Kind
 
 _NAME = re.compile(r"^\s*(?P<name>[A-Za-z][\w.-]*)(?=\s*(?:\[|[=<>!~@;,]|$))")
 _BUILD = re.compile(r"(?:\+|%2B|-|_)(?P<value>cu\d{2,3})\b(?=[\w.%-]*\.whl)|\+(?P<other>cu\d{2,3})\b")
-_INDEX = re.compile(r"https?://[^\s\"',]*?/(?:whl/)?(?:nightly/)?(?:torch-[\d.]+\+)?cu\d{2,3}\b[^\s\"',\]]*")
+_INDEX = re.compile(
+    r"https?://[^\s\"',]*?/(?:whl/)?(?:nightly/)?(?:torch-[\d.]+\+)?cu\d{2,3}\b[^\s\"',\]]*"
+    # the version is put in: `whl/cu${CUDA}`, `whl/${{ inputs.cuda }}`
+    r"|https?://[^\s\"',]*?/whl/(?:nightly/|test/)?(?:cu)?\$\{{0,2}\s*"
+    r"(?i:[\w.]*(?<![a-z])cu(?:da)?(?![a-z])[\w.-]*)(?:\s*\}{1,2})?"
+)
 _NVIDIA_INDEX = re.compile(r"https?://(?:pypi\.(?:ngc\.)?nvidia\.com|pypi\.ngc\.nvidia\.com)[^\s\"',\]]*")
 _EXTRA = re.compile(r"\b(?:jax|jaxlib|tensorflow|optimum)\[[\w,-]*(?:cuda|gpu)[\w,-]*\]")
 _CONDA_BUILD = re.compile(r"=\s*(?P<value>[^\s=]*cuda?\d*[\d._]*[^\s=]*)\s*$")
