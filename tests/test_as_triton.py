@@ -236,3 +236,27 @@ def test_timing() -> None:
         triton.testing.Benchmark(["n"], [1, 2], "by", ["a"], ["a"], "name", {"k": 3})
     )(lambda n, by, k: n * k)
     assert mark.run(return_df=True) == [[[1, 3], [2, 6]]]
+
+
+class View:
+    """A library's own view of a tensor."""
+
+    def __init__(self, base: Any, offset: int) -> None:
+        self._base, self.dtype = base, base.dtype
+        self.offset = offset
+
+    def data_ptr(self) -> int:
+        return self._base.data_ptr() + self.offset * self._base.element_size()
+
+
+@triton.jit
+def backwards(out, last, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.load(last - i))
+
+
+def test_views_that_libraries_define(mode: str) -> None:
+    torch = pytest.importorskip("torch")
+    x, out = torch.arange(20.0), torch.zeros(16)
+    backwards[(1,)](out, View(x, 19), 16)
+    assert torch.equal(out, x.flip(0)[:16])

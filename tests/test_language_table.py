@@ -140,7 +140,18 @@ SNIPPETS = {
     "gdc_launch_dependents": "extra.gdc_launch_dependents()\nz = x",
 }
 INTEGERS = frozenset(
-    {"cdiv", "multiple_of", "max_constancy", "max_contiguous", "umulhi", "histogram", "reduce_or"}
+    {
+        "cdiv",
+        "multiple_of",
+        "max_constancy",
+        "max_contiguous",
+        "umulhi",
+        "histogram",
+        "reduce_or",
+        "popc",
+        "clz",
+        "ffs",
+    }
 )
 ATTRIBUTES = {
     "T": "z = tl.reshape(q.T, (16,))",

@@ -335,3 +335,59 @@ def test_classes_that_libraries_derive() -> None:
     assert entry.fn.base_fn is scaled.fn
     assert configs[0] != configs[1] != triton.Config({"BLOCK": 16})
     assert len({*configs, triton.Config({"BLOCK": 8})}) == 2
+
+
+# --- special functions -----------------------------------------------------------------------------
+
+
+@triton.jit
+def applied(x, y, out, N: tl.constexpr, FUNCTION: tl.constexpr, TWO: tl.constexpr):
+    i = tl.arange(0, N)
+    if TWO:
+        tl.store(out + i, FUNCTION(tl.load(x + i), tl.load(y + i)))
+    else:
+        tl.store(out + i, FUNCTION(tl.load(x + i)))
+
+
+SPECIAL: dict[str, Any] = {
+    **{name: getattr(torch, name) for name in ("lgamma", "erfc", "erfinv", "asinh", "acosh", "atanh")},
+    **{name: getattr(torch, name) for name in ("log10", "hypot", "copysign", "fmod", "nextafter", "erf")},
+    "erfcx": torch.special.erfcx,
+    "exp10": lambda x: 10.0**x,
+    "signbit": torch.signbit,
+}
+BY_TWO = ("hypot", "copysign", "fmod", "nextafter")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_functions(name: str, dtype: Any) -> None:
+    edges = torch.tensor(
+        [0.0, -0.0, 1.0, -1.0, 30.0, -30.0, 1e-8, 0.5, 2.0, -3.0, float("inf"), float("nan")]
+    )
+    x = torch.cat([numbers(84), torch.linspace(-0.999, 0.999, 32), edges]).to(dtype)
+    y = numbers(128, dtype=dtype, seed=1)
+    out = torch.zeros(128, dtype=dtype)
+    applied[(1,)](x, y, out, 128, getattr(tl.math, name), name in BY_TWO)
+    operands = [v if name == "nextafter" else v.double() for v in (x, y)][: 1 + (name in BY_TWO)]
+    want = SPECIAL[name](*operands).to(dtype)
+    close = {torch.float32: 3e-7, torch.float64: 1e-8}[dtype]
+    torch.testing.assert_close(out, want, rtol=close, atol=1e-14, equal_nan=True)
+    if name in ("copysign", "asinh", "atanh", "erfinv"):
+        assert torch.equal(out.signbit() & ~want.isnan(), want.signbit() & ~want.isnan())
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_functions_of_bits(dtype: Any) -> None:
+    x = np.array([0, 1, 2, -1, 12, 1 << 30, -8, 7], dtype)
+    bits = x.itemsize * 8
+    texts = [np.binary_repr(v, bits) for v in x]
+    want = {
+        "popc": [t.count("1") for t in texts],
+        "clz": [(t + "1").index("1") for t in texts],
+        "ffs": [(t[::-1] + "1").index("1") + 1 if "1" in t else 0 for t in texts],
+    }
+    for name, numbers_ in want.items():
+        out = np.zeros(8, np.int32)
+        applied[(1,)](x, x, out, 8, getattr(tl.math, name), False)
+        assert out.tolist() == numbers_

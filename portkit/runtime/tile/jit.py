@@ -117,6 +117,11 @@ class JitFunction(Kernel):
         return list(self.names)
 
     @property
+    def __globals__(self) -> dict[str, Any]:
+        """The global names that the function sees."""
+        return self.fn.__globals__
+
+    @property
     def constant_places(self) -> tuple[bool, ...]:
         """Which parameters are constants."""
         return self._fixed

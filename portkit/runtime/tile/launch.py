@@ -19,7 +19,6 @@ from portkit.runtime.tile import ir, load, team_ir, threads
 from portkit.runtime.tile.compile import Compiled, stages
 from portkit.runtime.tile.fast import LIMIT_NS
 from portkit.runtime.tile.signature import ArgSpec, is_torch_tensor, leaves
-from portkit.runtime.tile.wrapped import TensorWrapper
 
 if TYPE_CHECKING:
     from portkit.runtime.tile.jit import JitFunction
@@ -163,12 +162,21 @@ class Interpreter:
         interpret.run(self.func, [as_array(value) for value in given], grid)
 
 
+def _memory(tensor: Any, address: int) -> Any:
+    """The memory of a tensor from an address inside it on, as bytes."""
+    torch = sys.modules["torch"]
+    storage = tensor.untyped_storage()
+    raw = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    return raw[address - storage.data_ptr() :]
+
+
 def as_array(value: Any) -> Any:
     """A NumPy view of a torch tensor (bf16 as uint16, 8-bit floats as uint8); anything else as it is."""
-    if isinstance(value, TensorWrapper):
-        value = value.base
     if not is_torch_tensor(value):
-        return value
+        # a view that a library defines
+        bases = (getattr(value, name, None) for name in ("base", "_base") if hasattr(value, "data_ptr"))
+        base = next((tensor for tensor in bases if is_torch_tensor(tensor)), None)
+        return value if base is None else _memory(base, value.data_ptr())
     torch = sys.modules["torch"]
     value = value.detach()
     if value.dtype.is_floating_point and value.dtype.itemsize == 1:

@@ -14,7 +14,6 @@ from portkit.errors import KernelError, UsageError
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.descriptor import TensorDescriptor
 from portkit.runtime.tile.language._base import constexpr
-from portkit.runtime.tile.wrapped import TensorWrapper
 
 POINTER_ALIGNMENT = 16
 _NO_FACTS = ir.ParamFacts()
@@ -193,10 +192,10 @@ def spec_of(param: Param, value: object, kernel: str) -> ArgSpec:
         return _tensor(param, value, kernel)
     if isinstance(value, tuple):
         return _tuple(param, value, kernel)
-    if isinstance(value, TensorWrapper):
-        return _wrapped(param, value, kernel)
     if isinstance(value, TensorDescriptor):
         return _descriptor(param, value, kernel)
+    if hasattr(value, "data_ptr") and hasattr(value, "dtype"):  # a view of a tensor that a library defines
+        return _wrapped(param, value, kernel)
     if isinstance(value, ir.DType) or hasattr(value, "fn"):  # a dtype, or a kernel
         return Constexpr(value)
     raise _refused(
@@ -256,13 +255,13 @@ def _tuple(param: Param, value: Sequence[Any], kernel: str) -> Group:
     return Group(items, type(value) if hasattr(value, "_fields") else tuple)
 
 
-def _wrapped(param: Param, value: TensorWrapper, kernel: str) -> Runtime:
-    if str(value.device) != "cpu":
+def _wrapped(param: Param, value: Any, kernel: str) -> Runtime:
+    if str(getattr(value, "device", "cpu")).partition(":")[0] != "cpu":
         raise _foreign(param, value, kernel)
     dtype = value.dtype if isinstance(value.dtype, ir.DType) else dtype_of(str(value.dtype))
     if dtype is None:
         raise _dtype_refused(param, kernel, str(value.dtype))
-    return _pointer(param, dtype, value.data_ptr())
+    return _pointer(param, dtype, int(value.data_ptr()))
 
 
 def _descriptor(param: Param, value: TensorDescriptor, kernel: str) -> Group:

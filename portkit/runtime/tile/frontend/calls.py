@@ -76,12 +76,13 @@ def language_function(name: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=1)
 def methods() -> tuple[str, ...]:
-    """Names that tiles have as methods: every function whose first parameter is a tile."""
+    """Names that tiles have as methods: functions whose first parameter is a tile, but for special ones."""
     names = ["to"]
     for name in handlers():
         declared = getattr(language, name, None) or getattr(language.math, name, None)
         first = next(iter(inspect.signature(declared).parameters), "") if declared else ""
-        if first in ("input", "x", "a", "src"):
+        special = declared is not None and declared.__module__.endswith("._special")
+        if first in ("input", "x", "a", "src") and not special:
             names.append(name)
     return tuple(names)
 

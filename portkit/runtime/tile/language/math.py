@@ -5,6 +5,57 @@ from __future__ import annotations
 from typing import Any
 
 from portkit.runtime.tile.language._base import PropagateNan, outside, tensor
+from portkit.runtime.tile.language._special import (
+    acosh as acosh,
+)
+from portkit.runtime.tile.language._special import (
+    asinh as asinh,
+)
+from portkit.runtime.tile.language._special import (
+    atanh as atanh,
+)
+from portkit.runtime.tile.language._special import (
+    clz as clz,
+)
+from portkit.runtime.tile.language._special import (
+    copysign as copysign,
+)
+from portkit.runtime.tile.language._special import (
+    erfc as erfc,
+)
+from portkit.runtime.tile.language._special import (
+    erfcx as erfcx,
+)
+from portkit.runtime.tile.language._special import (
+    erfinv as erfinv,
+)
+from portkit.runtime.tile.language._special import (
+    exp10 as exp10,
+)
+from portkit.runtime.tile.language._special import (
+    ffs as ffs,
+)
+from portkit.runtime.tile.language._special import (
+    fmod as fmod,
+)
+from portkit.runtime.tile.language._special import (
+    hypot as hypot,
+)
+from portkit.runtime.tile.language._special import (
+    lgamma as lgamma,
+)
+from portkit.runtime.tile.language._special import (
+    log10 as log10,
+)
+from portkit.runtime.tile.language._special import (
+    nextafter as nextafter,
+)
+from portkit.runtime.tile.language._special import (
+    popc as popc,
+)
+from portkit.runtime.tile.language._special import (
+    signbit as signbit,
+)
 
 
 def exp(x: tensor) -> tensor:

@@ -39,7 +39,7 @@ def _unary(opcode: str, sem: Semantics, x: Operand) -> ir.Value:
     return sem.builder.value(opcode, [value], value.type)
 
 
-TABLE: dict[str, Callable[..., Any]] = {name: partial(_unary, name) for name in ir.FLOAT_OPS}
+TABLE: dict[str, Callable[..., Any]] = {name: partial(_unary, name) for name in ir.FLOAT_OPS if name != "erf"}
 TABLE["sqrt_rn"] = partial(_unary, "sqrt")
 
 
