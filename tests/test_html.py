@@ -291,3 +291,20 @@ def test_report_puts_scan_changes_and_parity_on_one_page(tmp_path, capsys):
         assert part in text
     assert cli.run(["report", str(after), "--parity", str(page), "--output", str(page)]) == 2
     assert "no parity report" in capsys.readouterr().err
+
+
+def test_scan_migrate_and_gate_are_in_the_history_that_the_report_draws(tmp_path, capsys):
+    repository = tmp_path / "r"
+    (repository / ".portkit").mkdir(parents=True)
+    (repository / "a.py").write_text("import torch\n\nx = torch.zeros(3).cuda()\n")
+    (repository / "portkit.toml").write_text("[gate]\ncoverage = { full-model = 100 }\n")
+    assert cli.run(["scan", str(repository)]) == 0
+    assert cli.run(["migrate", str(repository), "--phase", "full-model", "--write"]) == 0
+    assert cli.run(["gate", str(repository)]) == 0
+    assert cli.run(["report", str(repository), "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    rows = re.findall(
+        r"<td class=\"nowrap\">[\d: -]+</td><td>(\w+)</td><td class=\"number\">(\d*)</td>", page
+    )
+    assert rows == [("gate", "0"), ("migrate", "0"), ("scan", "1")]
+    assert "1 finding and" in page

@@ -24,11 +24,15 @@ def burndown(points: Sequence[Point]) -> dict[str, Any] | None:
     ]
     hours = [effort.spoken(point.minutes or 0) for point in (first, last)]
     return {
-        "summary": f"{len(points)} runs from {_day(points[0])} to {_day(points[-1])}: {first.open()} findings"
+        "summary": f"{len(points)} runs from {_day(points[0])} to {_day(points[-1])}: {_findings(first)}"
         f" and {hours[0]} of effort left at first, {last.open()} and {hours[1]} now.",
         "charts": [one for one in drawn if one is not None] if len(counted) > 1 else [],
         "rows": [_row(point) for point in reversed(points[-_ROWS:])],
     }
+
+
+def _findings(point: Point) -> str:
+    return f"{point.open()} finding{'' if point.open() == 1 else 's'}"
 
 
 def _chart(title: str, values: Sequence[float]) -> Chart | None:
