@@ -13,6 +13,7 @@ from portkit import cli, engine
 from portkit.errors import ConfigError, UsageError
 from portkit.parity import cases, document, operator, render
 from portkit.parity.compare import Status
+from portkit.parity.trace import Run
 from portkit.runtime.ops import operators
 
 MINIGPT = Path(__file__).parent.parent / "fixtures" / "projects" / "minigpt"
@@ -70,6 +71,20 @@ def test_a_wrong_gradient_alone_fails(broken):
     assert row.status is Status.FAIL
     assert "gradient 0" in row.reason
     assert all(one.verdict.status is Status.PASS for one in row.compared if one.output == "result")
+
+
+def test_a_recorded_call_that_has_no_oracle_is_skipped_with_its_reason():
+    tensor = {"shape": [2, 2, 5, 4], "dtype": "float32", "rms": 1.0, "numbers": [], "nonfinite": 0}
+    call = {
+        "step": 0, "operator": "scaled_dot_product_attention", "site": "model.py:3", "outputs": [tensor],
+        "inputs": [tensor] * 3, "tensors": ["0", "1", "2"], "arguments": {"is_causal": True},
+    }  # fmt: skip
+    random = {**call, "arguments": {"is_causal": True, "dropout_p": 0.1}}
+    rows, left = operator.recorded(Run((), (), "", calls=(call,)), implementations=["composite"])
+    assert (rows[0].status, left) == (Status.PASS, [])
+    rows, left = operator.recorded(Run((), (), "", calls=(random,)), implementations=["composite"])
+    assert (rows[0].status, left) == (Status.SKIPPED, [])
+    assert "dropout_p" in rows[0].reason
 
 
 def test_forcing_leaves_the_environment_as_it_was(monkeypatch):
