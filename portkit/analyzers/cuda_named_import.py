@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable
 
 from portkit.analyzers import _libraries
-from portkit.analyzers.cuda_extension_build import may_be_compiled
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
+from portkit.rewriters.cuda_extension_build import may_be_compiled
 from portkit.rule import Context, Rule
 
 _TOLD_ELSEWHERE = frozenset({"torch", "triton", "numba", "cupy", "portkit"})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from portkit.analyzers import _cuda_text, _libraries, _texts
-from portkit.finding import Finding, Phase, Support
+from portkit.finding import Edit, Finding, Phase, Support, Wrap
 from portkit.rewriters import _sites
 from portkit.rule import Context, Rule, named
 
@@ -27,6 +27,7 @@ _HOST = re.compile(  # C++ that calls CUDA: text that speaks of it has no such m
 _PLACES = frozenset(
     {"CUDA_HOME", "ROCM_HOME", "HIP_HOME", "_find_cuda_home", "CUDNN_HOME", "_join_cuda_home"}
 )
+_HOMES = frozenset(f"{_EXTENSION}{name}" for name in ("CUDA_HOME", "ROCM_HOME"))
 _PORTABLE = frozenset({"BuildExtension", "CppExtension"})
 _NEUTRAL = frozenset(
     {
@@ -35,6 +36,10 @@ _NEUTRAL = frozenset(
         *("check_compiler_ok_for_platform", "get_compiler_abi_compatibility_and_version"),
         *("CLIB_PREFIX", "CLIB_EXT", "SHARED_FLAG", "SUBPROCESS_DECODE_ARGS", "COMMON_MSVC_FLAGS"),
     }
+)
+_SILENT = (
+    "Where there is no compiler for CUDA or ROCm, the build no longer stops: the package is installed "
+    "without the extension, and what imports it fails later if nothing takes its place."
 )
 _WITHOUT = (Support.MANUAL, "It is None without CUDA: build without the CUDA sources then.")
 _KEEP = (Support.PORTABLE, "Keep it: sources that are C++ alone need nothing else.")
@@ -52,7 +57,9 @@ class CudaExtensionBuild(Rule):
     Why: the build, or even the import, fails where there is no nvcc.
     Instead: port the kernels (`@portkit.jit`, or torch operators), and build or load the extension only where
     there is CUDA.
-    Safety: nothing is rewritten.
+    A list of nothing but `CUDAExtension(...)` becomes `([...] if CUDA_HOME or ROCM_HOME else [])`.
+    Safety: the same where there is a compiler for CUDA or ROCm. Elsewhere the build leaves the extensions out
+    instead of stopping, which needs a review. Everything else is left to a person.
     """
 
     id = "PK315"
@@ -76,6 +83,10 @@ class CudaExtensionBuild(Rule):
         last = name.removeprefix(_EXTENSION)
         if not name.startswith(_EXTENSION) or last not in _BUILDS or not _has_cuda(node, last, ctx):
             return
+        if last == "CUDAExtension" and isinstance(ctx.parent(node), ast.List):
+            if not _is_left_out(node, ctx):
+                yield self._listed(node, name, ctx)
+            return
         early = last != "CUDAExtension" and _sites.at_import_time(node, ctx)
         yield ctx.finding(
             self,
@@ -83,6 +94,31 @@ class CudaExtensionBuild(Rule):
             f"{name} compiles CUDA code" + (" when the module is imported" if early else ""),
             support=Support.MANUAL,
             remedy=_BUILDS[last],
+            qualified_name=name,
+        )
+
+    def _listed(self, node: ast.Call, name: str, ctx: Context) -> Finding:
+        """`[CUDAExtension(...)]`, which may be left out of a build without becoming another program."""
+        whole = ctx.parent(node)
+        assert isinstance(whole, ast.List)
+        module, imports = ctx.use(_EXTENSION.rstrip("."))
+        test = f"{module}.CUDA_HOME or {module}.ROCM_HOME"
+        support, remedy, edits = Support.MANUAL, _BUILDS["CUDAExtension"], list[Edit]()
+        if _is_optional(whole, ctx):
+            support, remedy = Support.PORTABLE, "The package is built without it where nothing compiles it."
+        elif ctx.guard(node) is None and all(_is_extension(item, ctx) for item in whole.elts):
+            remedy = f"Build it only if {test}."
+            if whole.elts[0] is node:  # the others of the list go with it
+                support = Support.REVIEW
+                edits = [Wrap(ctx.span(whole), "(", f" if {test} else [])"), *imports]
+        return ctx.finding(
+            self,
+            node,
+            f"{name} compiles CUDA code",
+            support=support,
+            remedy=remedy,
+            note=_SILENT if edits else "",
+            edits=edits,
             qualified_name=name,
         )
 
@@ -169,6 +205,8 @@ class CudaExtensionBuild(Rule):
     def _place(self, node: ast.expr, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node) or ""
         last = name.removeprefix(_EXTENSION)
+        if last in _PLACES and _is_ours(node, ctx):
+            return
         if name == "torch.ops.load_library":
             yield self._told(node, ctx, name, "loads a compiled library, which may hold CUDA code", *_LOADED)
         elif name.startswith("torch.utils.ffi."):
@@ -188,6 +226,43 @@ class CudaExtensionBuild(Rule):
         return ctx.finding(
             self, node, f"{name} {what}", support=support, remedy=remedy, qualified_name=name, group=name
         )
+
+
+def _is_extension(node: ast.expr, ctx: Context) -> bool:
+    return isinstance(node, ast.Call) and ctx.resolve(node.func) == f"{_EXTENSION}CUDAExtension"
+
+
+def _is_optional(whole: ast.List, ctx: Context) -> bool:
+    """Whether a list stands in `[...] if CUDA_HOME or ROCM_HOME else []`."""
+    choice = ctx.parent(whole)
+    return (
+        isinstance(choice, ast.IfExp)
+        and choice.body is whole
+        and isinstance(choice.orelse, ast.List)
+        and not choice.orelse.elts
+        and any(_is_place(item, ctx) for item in ast.walk(choice.test))
+    )
+
+
+def _is_left_out(node: ast.Call, ctx: Context) -> bool:
+    """Whether the migration made an extension optional."""
+    choice = next((item for item in ctx.parents(node) if isinstance(item, ast.IfExp)), None)
+    asked = {ctx.resolve(item) for item in ast.walk(choice.test)} if choice is not None else set()
+    return asked >= _HOMES
+
+
+def _is_place(node: ast.AST, ctx: Context) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and (ctx.resolve(node) or "") in _HOMES
+
+
+def _is_ours(node: ast.expr, ctx: Context) -> bool:
+    """Whether a compiler's place is only asked for to leave extensions out."""
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.IfExp):
+            return isinstance(parent.body, ast.List) and _is_optional(parent.body, ctx)
+        if not isinstance(parent, ast.BoolOp):
+            return False
+    return False
 
 
 def may_be_compiled(name: str) -> bool:
