@@ -31,7 +31,7 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     tests = [item for item in found if item.rule in opening and item.edits]
     inside = [item for item in found if _is_bound(item) and not _is_test(item, opening)]
     if not tests or not inside:
-        return found
+        return _agree(found, opening)
     held: dict[int, Finding] = {}
     needs: dict[int, dict[tuple[Location, str], None]] = {}
     placed = _Places(inside, ctx)
@@ -55,10 +55,34 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
                 more = {other.sort_key: None for other in behind if other.edits and other is not item}
                 needs.setdefault(id(item), {}).update(more)
     linked = [replace(item, needs=tuple(needs[id(item)])) if id(item) in needs else item for item in found]
-    return [
+    reviewed = [
         _reviewed(new, held[id(old)]) if id(old) in held else new
         for old, new in zip(found, linked, strict=True)
     ]
+    return _agree(reviewed, opening)
+
+
+def _agree(found: list[Finding], opening: Collection[str]) -> list[Finding]:
+    """Tests for a device need a review where others of their function stay, which they would contradict."""
+    kept: dict[tuple[str, str], int] = {}
+    for item in found:
+        if item.rule in opening and item.scope and item.support is Support.MANUAL and _is_about_device(item):
+            kept.setdefault((item.rule, item.scope), item.location.line)
+    return [
+        replace(
+            item,
+            support=Support.REVIEW,
+            note=f"Another test in this function, in line {kept[item.rule, item.scope]}, stays as it is: "
+            "another accelerator would take one branch here and the other there.",
+        )
+        if item.support is Support.AUTO and (item.rule, item.scope) in kept and _is_about_device(item)
+        else item
+        for item in found
+    ]
+
+
+def _is_about_device(item: Finding) -> bool:
+    return item.qualified_name is None
 
 
 def _kept_apart(found: list[Finding], tests: list[Finding], tree: Tree, ctx: Context) -> list[Finding]:

@@ -55,22 +55,22 @@ class Flow:
         self.names = names
         self.tree = names.tree
         self._known: dict[ast.AST, bool] = {}
-        self._busy: set[ast.AST] = set()
+        self._seen: dict[ast.AST, int] = {}  # in one search: the shortest way on which a node was met
 
     def is_device_sink(self, node: ast.AST) -> bool:
         """Whether the value of `node` is used as a device."""
         if node not in self._known:
+            outer, self._seen = self._seen, {}
             self._known[node] = self._sinks(node, 0)
+            self._seen = outer
         return self._known[node]
 
     def _sinks(self, node: ast.AST, depth: int) -> bool:
-        if depth > _DEPTH or node in self._busy:
+        """Whether a search reaches a sink; a node is searched again only nearer to the start."""
+        if depth > _DEPTH or self._seen.get(node, _DEPTH + 1) <= depth:
             return False
-        self._busy.add(node)
-        try:
-            return self._parent_sinks(node, depth + 1)
-        finally:
-            self._busy.discard(node)
+        self._seen[node] = depth
+        return self._parent_sinks(node, depth + 1)
 
     def _parent_sinks(self, node: ast.AST, depth: int) -> bool:
         parent = self.tree.parents.get(node)

@@ -109,6 +109,38 @@ def test_chains_that_lose_nothing_are_opened(code: str) -> None:
     assert [item.support for item in cuda_tests(code)] == [Support.AUTO]
 
 
+TWICE = """
+def f(x, backend):
+    if not x.device.type == "cuda":
+        y = x + 1
+    if x.device.type == "cuda":
+        y = {call}
+    else:
+        y = y + 1
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "supports"),
+    [
+        ("backend.conv_cuda(x)", [Support.REVIEW, Support.MANUAL]),
+        ("backend.conv(x)", [Support.AUTO, Support.AUTO]),
+    ],
+)
+def test_the_tests_of_one_function_agree(call: str, supports: list[Support]) -> None:
+    assert [item.support for item in cuda_tests(TWICE.format(call=call))] == supports
+
+
+def test_a_flag_that_chooses_a_package_keeps_its_test() -> None:
+    code = """
+    def f(device, install):
+        gpu = torch.cuda.is_available() and device.index is not None
+        install("onnxruntime-gpu" if gpu else "onnxruntime")
+    """
+    assert [item.support for item in cuda_tests(code)] == [Support.PORTABLE]
+
+
 @pytest.mark.parametrize(
     ("code", "support"),
     [

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from portkit import engine
 from portkit.cells import Unit
 from portkit.context import UnitContext
 from portkit.parsing import parse
@@ -447,3 +448,11 @@ def test_members_are_those_of_the_class(other: str, sinks: bool) -> None:
     assert not ctx.is_device_sink(node)
     store = next(item for item in ast.walk(ctx.tree.module) if isinstance(item, ast.IfExp))  # type: ignore[union-attr]
     assert ctx.is_device_sink(store.body) == sinks
+
+
+def test_values_that_are_passed_around_in_circles_are_followed_once() -> None:
+    names = [f"part{number}" for number in range(40)]
+    lines = [f"        self.{one} = self.{two} + self.{one} + x" for one in names for two in names[:8]]
+    code = "\n".join(["class Text:", "    def add(self, x):", *lines, "Text().part1 = 'cuda'", ""])
+    found = engine.check_text(code)
+    assert [item.support.value for item in found] == ["unknown"]

@@ -305,7 +305,7 @@ USE = "import torch\ndef run(args, x):\n    return x.to(args.where)\n"
             "options.py",
             Support.AUTO,
         ),
-        ({"conf/train.yaml": "model:\n  where: cuda\n"}, "conf/train.yaml", Support.REVIEW),
+        ({"conf/train.yaml": "model:\n  where: cuda\n"}, "conf/train.yaml", Support.MANUAL),
         ({"conf/train.yaml": "model:\n  other: cuda\n"}, "conf/train.yaml", Support.UNKNOWN),
         (
             {"options.py": OPTIONS.format("other")},

@@ -50,6 +50,8 @@ def _chooses_package(node: ast.AST, ctx: Context) -> bool:
 def through_flag(node: ast.Call, ctx: Context) -> tuple[int, int]:
     """Of a test that is kept in a name: how many of its uses guard NVIDIA's software, and how many do not."""
     statement = ctx.parent(node)
+    while isinstance(statement, ast.BoolOp) and isinstance(statement.op, ast.And):
+        statement = ctx.parent(statement)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return 0, 0
     target = statement.targets[0]
