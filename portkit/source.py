@@ -55,6 +55,7 @@ _SUFFIXES = {
     ".def": Kind.DOCKERFILE,
     ".slurm": Kind.SHELL,
     ".sbatch": Kind.SHELL,
+    **dict.fromkeys((".sub", ".job"), Kind.SHELL),
     ".cu": Kind.CUDA,
     ".cuh": Kind.CUDA,
     **dict.fromkeys((".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx"), Kind.CPP),

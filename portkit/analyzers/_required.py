@@ -17,7 +17,8 @@ _REQUIREMENT = re.compile(
 _QUOTED = re.compile(r"[\"'](?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?:[=<>!~@; ][^\"']*)?[\"']")
 _KEY = re.compile(r"^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?\s*=")
 _HEADER = re.compile(r"^\s*\[+(?P<name>[^\]]+)\]+\s*$")
-_WHEEL = re.compile(r"(?:/|^|\s)(?P<name>[A-Za-z][A-Za-z0-9_.]*)-\d[\w.+%-]*\.(?:whl|tar\.gz)")
+_WHEEL = re.compile(r"(?:/|^|\s)(?P<name>[A-Za-z][A-Za-z0-9_.]*)-\d[\w.+%${}-]*\.(?:whl|tar\.gz)")
+_WHEEL_IN_VARIABLE = re.compile(r"^\s*(?:export\s+)?\w+=[\"']?https?://\S+\.whl")
 _SOURCE = re.compile(
     r"(?:https?|ssh|git)(?:://|@)[^\s\"'/]+/(?:[^\s\"'/@#]+/)*(?P<name>[\w-]+(?:\.(?!git\b)[\w-]+)*)(?:\.git)?"
     r"(?:/(?:archive|tree|releases)/[^\s\"']*)?/?(?=[@#\s\"']|$)"
@@ -176,6 +177,9 @@ def _installed(ctx: Context) -> Iterator[Required]:
                 span = Span(start + address.start("name"), start + address.end("name"))
                 if not address["name"].endswith((".html", ".txt", ".json")):
                     yield Required(address["name"], span, source=True)
+        if _WHEEL_IN_VARIABLE.match(line.text):
+            for wheel in _WHEEL.finditer(line.text):
+                yield Required(wheel["name"], line.span(wheel, "name"), source=True)
         if "git clone" in line.text or "git submodule" in line.text:
             for address in _SOURCE.finditer(line.text):
                 yield Required(address["name"], line.span(address, "name"), source=True)
