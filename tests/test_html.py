@@ -219,6 +219,13 @@ def test_the_treemap_covers_the_drawing_without_overlap():
         assert x + w <= p + 0.01 or p + v <= x + 0.01 or y + h <= q + 0.01 or q + g <= y + 0.01
 
 
+def test_a_folder_of_many_small_files_does_not_keep_others_whole():
+    many = [finding(path=f"tests/t{number}.py") for number in range(300)]
+    two = [finding(path=f"src/{part}/x.py") for part in ("a", "b") for _ in range(100)]
+    cells = [(cell["name"], cell["count"]) for cell in _treemap.treemap([*many, *two])]
+    assert cells == [("tests/", 300), ("src/a/x.py", 100), ("src/b/x.py", 100)]
+
+
 def test_what_is_portable_has_no_place_in_the_treemap():
     assert _treemap.treemap([finding(support=Support.PORTABLE)]) == []
 

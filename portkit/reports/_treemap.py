@@ -51,16 +51,23 @@ def treemap(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _cells(findings: list[Finding]) -> list[_Folder]:
-    """The top, taken apart where most findings are, until there are enough rectangles."""
-    cells = [_Folder("", findings)]
+    """The top, taken apart where most findings are, until there are enough rectangles.
+
+    A folder stays whole where more than half of it would fall into parts that are too small to be shown.
+    """
+    least = _SMALLEST * len(findings)
+    cells, whole = [_Folder("", findings)], set[str]()
     while True:
-        folders = [cell for cell in cells if not cell.path or cell.path.endswith("/")]
+        folders = [cell for cell in cells if cell.path[-1:] in ("", "/") and cell.path not in whole]
         if not folders:
             return cells
         largest = max(folders, key=lambda cell: (len(cell.findings), cell.path))
         parts = largest.parts()
-        if len(cells) > 1 and len(cells) + len(parts) - 1 > _MOST:
-            return cells
+        large = [len(part.findings) for part in parts if len(part.findings) >= least]
+        shown = sum(len(cell.findings) >= least for cell in cells)
+        if largest.path and (shown - 1 + len(large) > _MOST or 2 * sum(large) < len(largest.findings)):
+            whole.add(largest.path)
+            continue
         cells.remove(largest)
         cells += parts
 
