@@ -66,9 +66,12 @@ def in_type_test(node: ast.AST, ctx: Context) -> bool:
     parent = ctx.parent(node)
     while isinstance(parent, (ast.Tuple, ast.BinOp)):
         node, parent = parent, ctx.parent(parent)
-    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+    if isinstance(parent, ast.AugAssign):
+        target: ast.expr = parent.target
+    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0]
+    else:
         return False
-    target = parent.targets[0]
     if not isinstance(target, ast.Name) or isinstance(node, (ast.Name, ast.Attribute)):
         return False
     *_, module = ctx.parents(parent)

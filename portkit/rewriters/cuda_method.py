@@ -94,6 +94,14 @@ class CudaMethod(Rule):
                 remedy="Pass a function that calls .to(pk.device()).",
                 qualified_name=name,
             )
+        elif name is None and isinstance(node.value, ast.Attribute) and node.value.attr == "torch":
+            yield ctx.finding(
+                self,
+                node,
+                "torch.cuda is handed on, as another module has it",
+                support=Support.MANUAL,
+                remedy="What is looked up in it exists on CUDA only: hand on what portkit.runtime has of it.",
+            )
         elif name is None and not _flags.is_flag(node, ctx):
             yield ctx.finding(
                 self,
