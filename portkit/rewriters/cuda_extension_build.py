@@ -33,6 +33,7 @@ _NEUTRAL = frozenset(
     {
         *("include_paths", "library_paths", "IS_WINDOWS", "IS_LINUX", "IS_MACOS", "LIB_EXT", "EXEC_EXT"),
         *("is_ninja_available", "verify_ninja_availability", "get_cxx_compiler", "get_default_build_root"),
+        "_get_build_directory",
         *("check_compiler_ok_for_platform", "get_compiler_abi_compatibility_and_version"),
         *("CLIB_PREFIX", "CLIB_EXT", "SHARED_FLAG", "SUBPROCESS_DECODE_ARGS", "COMMON_MSVC_FLAGS"),
     }
