@@ -391,3 +391,60 @@ def test_functions_of_bits(dtype: Any) -> None:
         out = np.zeros(8, np.int32)
         applied[(1,)](x, x, out, 8, getattr(tl.math, name), False)
         assert out.tolist() == numbers_
+
+
+# --- long chains -----------------------------------------------------------------------------------
+
+
+@triton.jit
+def chained(x, ints, out, counts, N: tl.constexpr, STEPS: tl.constexpr):
+    i = tl.arange(0, N)
+    value, count = tl.load(x + i), tl.load(ints + i)
+    first, second, places = value, value + 1.0, i
+    for _ in tl.static_range(STEPS):
+        first, second = second, second * 0.5 - first * 0.25 + value
+        count = count * 3 + places
+        places = places + 1
+    tl.store(out + i, second)
+    tl.store(counts + i, count)
+
+
+def test_a_chain_of_many_operations() -> None:
+    x, ints = np.linspace(-1, 1, 32, dtype=np.float64), np.arange(32, dtype=np.int32)
+    out, counts = np.zeros(32), np.zeros(32, np.int32)
+    chained[(1,)](x, ints, out, counts, 32, 400)
+    first, second, count, places = x, x + 1, ints.copy(), np.arange(32, dtype=np.int32)
+    for _ in range(400):
+        first, second = second, second * 0.5 - first * 0.25 + x
+        count = count * np.int32(3) + places
+        places = places + np.int32(1)
+    np.testing.assert_allclose(out, second, rtol=1e-9)
+    np.testing.assert_array_equal(counts, count)
+
+
+@triton.jit
+def maybe(x, other, out):
+    if other:
+        tl.store(out, tl.load(x) + tl.load(other))
+    else:
+        tl.store(out, tl.load(x))
+
+
+def test_a_pointer_that_may_be_none() -> None:
+    x, other, out = np.ones(1, np.float32), np.full(1, 2, np.float32), np.zeros(1, np.float32)
+    for second, want in ((other, 3), (None, 1)):
+        maybe[(1,)](x, second, out)
+        assert out[0] == want
+
+
+@triton.jit
+def named_types(x, out, KIND: tl.constexpr):
+    kind: tl.constexpr = tl.core.get_int_dtype(KIND.value.primitive_bitwidth, True)
+    tl.static_assert(tl.standard._log2(16) == 4)
+    tl.store(out, tl.load(x).to(KIND).to(kind, bitcast=True))
+
+
+def test_types_as_constants() -> None:
+    x, out = np.ones(1, np.float64), np.zeros(1, np.int32)
+    named_types[(1,)](x, out, tl.float32)
+    assert out[0] == 0x3F800000

@@ -101,7 +101,7 @@ def call(ctx: Context, function: Any, args: list[Any], kwargs: dict[str, Any]) -
     if function is constexpr:
         return _constexpr(args)
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
-    if is_language(module):
+    if is_language(module) and not getattr(function, "constexpr_function", False):
         return _language(ctx, function, name, args, kwargs)
     if name in _HOST and module.startswith("portkit.runtime."):
         return _host(ctx, function, name, args, kwargs)

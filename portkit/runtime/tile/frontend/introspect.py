@@ -106,6 +106,8 @@ def attribute(ctx: Context, value: Any, name: str) -> Any:
     """`value.name` inside a kernel."""
     if isinstance(value, ir.Value):
         return _of_value(ctx, value, name)
+    if name == "value" and isinstance(value, (ir.DType, ir.Pointer)):
+        return value  # `.value` of a constexpr
     if isinstance(value, ir.Type) and value.element is not None:
         table: dict[str, Callable[[Any], Any]] = {**_element_table(value.element), **_TYPE}
         return _from(table, value if name in _TYPE else value.element, name, value)

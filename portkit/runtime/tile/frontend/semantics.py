@@ -283,10 +283,8 @@ class Semantics:
         return self.builder.value("not", [value], value.type)
 
     def truth(self, a: Operand) -> ir.Value:
-        """The value as i1: what is not zero is true."""
-        value = self.value(a)
-        self._number_type(value)
-        return self.cast(value, ir.I1)
+        """The value as i1: what is not zero is true, and so is a pointer that is not null."""
+        return self.cast(self.value(a), ir.I1)
 
     def select(self, condition: Operand, a: Operand, b: Operand) -> ir.Value:
         """a where the condition is true, else b (`tl.where`); pointers of one type are fine too."""

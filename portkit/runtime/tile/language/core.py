@@ -6,7 +6,7 @@ from typing import Any
 
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.language._base import builtin, constexpr, unwrap
+from portkit.runtime.tile.language._base import builtin, constexpr, constexpr_function, unwrap
 
 
 class constexpr_type:
@@ -36,6 +36,12 @@ def str_to_ty(name: str, context: Any = None) -> ir.Element:
     return found
 
 
+@constexpr_function
+def get_int_dtype(bitwidth: Any, signed: Any) -> ir.DType:
+    """The integer type of a width."""
+    return ir.DType("int" if unwrap(signed) or unwrap(bitwidth) == 1 else "uint", int(unwrap(bitwidth)))
+
+
 def __getattr__(name: str) -> Any:
     """Everything else of the language."""
     from portkit.runtime.tile import language
@@ -48,4 +54,4 @@ def __getattr__(name: str) -> Any:
 _unwrap_if_constexpr = unwrap
 CONSTEXPR_0 = constexpr(0)
 dtype = ir.DType
-__all__ = ["builtin", "constexpr", "constexpr_type", "dtype", "str_to_ty"]
+__all__ = ["builtin", "constexpr", "constexpr_type", "dtype", "get_int_dtype", "str_to_ty"]

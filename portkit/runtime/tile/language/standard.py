@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from portkit.runtime.tile.language._base import constexpr_function, unwrap
+
+
+@constexpr_function
+def _log2(i: Any) -> int:
+    """The logarithm of a power of two."""
+    return int(unwrap(i)).bit_length() - 1
+
 
 def __getattr__(name: str) -> Any:
     """Everything of the language."""

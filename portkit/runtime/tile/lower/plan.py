@@ -13,6 +13,7 @@ from portkit.runtime.tile.affine import ONE, ZERO, Analysis, source_dims
 from portkit.runtime.tile.lower.alias import WRITES, Aliases
 
 COSTLY = 8.0  # in units of one multiplication: from here on computing twice is dearer than keeping
+DEEPEST = 64  # operations from one kept tile to the next
 COSTS = {
     **dict.fromkeys(("exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid"), 12.0),
     **dict.fromkeys(("sin", "cos"), 40.0),
@@ -51,6 +52,7 @@ class Planner:
         self.root_stage: dict[ir.Op, int] = {}
         self.cost: dict[ir.Value, float] = {}
         self.consumers: dict[ir.Value, list[ir.Op]] = {}
+        self.depth: dict[ir.Value, int] = {}
         self.clock = 0
         self.barrier = 0
 
@@ -88,10 +90,21 @@ class Planner:
                 self.barrier = stage = max(self.barrier, stage) + 1000
             if op.opcode == "reduce":
                 stage += 1
+            self._limit_depth(op)
             for value in op.results:
                 self.stage[value] = stage
                 self.cost[value] = self._cost(op)
             self.spans[op] = (start, self.clock)
+
+    def _limit_depth(self, op: ir.Op) -> None:
+        """Keep a value of a long chain now and then: virtual ones are computed by recursion."""
+        if op.opcode in ROOTS or len(op.results) != 1 or not op.result.type.is_tile:
+            return
+        depth = 1 + max((self.depth.get(v, 0) for v in op.operands), default=0)
+        if depth >= DEEPEST:
+            self.kept.add(op.result)
+            depth = 0
+        self.depth[op.result] = depth
 
     def _cost(self, op: ir.Op) -> float:
         if op.opcode in ROOTS:

@@ -41,6 +41,10 @@ class Program:
         self.context = Context(self.code, target)
         self.arena = Arena()
         self.aliases = Aliases(func, self.context.analysis)
+        for op in func.walk():  # in order, so that long chains don't recurse deeply
+            for value in op.results:
+                if value.type.is_tile and (value.type.is_pointer or value.type.dtype.is_int):
+                    self.context.analysis.of(value)
         self.planner = Planner(func, self.context.analysis, self.aliases)
         self.kept = self.planner.run()
         self.targets: dict[ir.Value, Buffer] = {}  # where results of dot go
