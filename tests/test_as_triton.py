@@ -102,6 +102,12 @@ def test_core_has_the_language() -> None:
     assert tl.standard.sum is tl.sum
     assert tl.str_to_ty("*fp16", None) == tl.pointer_type(tl.float16)
     assert tl.dtype("fp32") == tl.float32
+    assert tl.bfloat16.is_bf16()
+    assert tl.float8e5.is_fp8()
+    assert tl.uint8.is_int_unsigned()
+    assert tl.uint8.is_int()
+    assert not tl.float16.is_int()
+    assert not tl.float32.is_fp16()
     assert repr(tl.float8e5) == "triton.language.float8e5"
     with pytest.raises(AttributeError):
         _ = tl.core.nothing_of_the_kind

@@ -448,3 +448,33 @@ def test_types_as_constants() -> None:
     x, out = np.ones(1, np.float64), np.zeros(1, np.int32)
     named_types[(1,)](x, out, tl.float32)
     assert out[0] == 0x3F800000
+
+
+@triton.jit
+def named_constant(x, out, n, N: tl.constexpr):
+    width: tl.constexpr = N * n  # of run time: the annotation says less than it seems to
+    for k in range(2):
+        place: tl.constexpr = width + k
+        tl.store(out + k, tl.load(x + place))
+
+
+def test_a_value_of_run_time_under_a_constants_annotation() -> None:
+    x, out = np.arange(16, dtype=np.int32), np.zeros(2, np.int32)
+    named_constant[(1,)](x, out, 3, 4)
+    assert out.tolist() == [12, 13]
+
+
+@tl.constexpr
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+@triton.jit
+def calls_on_constants(out, N: tl.constexpr):
+    tl.store(out, doubled(N))
+
+
+def test_a_function_as_a_constant() -> None:
+    out = np.zeros(1, np.int32)
+    calls_on_constants[(1,)](out, 4)
+    assert out[0] == doubled(4) == 8

@@ -67,6 +67,16 @@ MANTISSA = {"fp16": 10, "bf16": 7, "fp32": 23, "fp64": 52, **{f"fp8{k}": v[0] fo
 BIAS = {"fp16": 15, "bf16": 127, "fp32": 127, "fp64": 1023}
 
 
+class Answer(int):
+    """A truth value that may also be called: Triton spells these questions `is_int()`, we `is_int`."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+
+_YES, _NO = Answer(1), Answer(0)
+
+
 @dataclass(frozen=True)
 class DType:
     """A number type: kind "int", "uint", "float", "bfloat" or one of `FP8`, and its width in bits.
@@ -137,6 +147,31 @@ class DType:
         """What is added to a float's exponent in its bits."""
         return FP8[self.kind][1] if self.is_float8 else BIAS[self.name]
 
+    def is_floating(self) -> bool:
+        """Triton's spelling for Python code around kernels, as are the next ones."""
+        return self.is_float
+
+    def is_fp8(self) -> bool:
+        return self.is_float8
+
+    def is_fp16(self) -> bool:
+        return self == F16
+
+    def is_bf16(self) -> bool:
+        return self == BF16
+
+    def is_fp32(self) -> bool:
+        return self == F32
+
+    def is_fp64(self) -> bool:
+        return self == F64
+
+    def is_int_signed(self) -> bool:
+        return self.kind == "int" and not self.is_bool
+
+    def is_int_unsigned(self) -> bool:
+        return self.kind == "uint" or self.is_bool
+
     def __str__(self) -> str:
         if self.is_float8:
             return self.name
@@ -148,11 +183,11 @@ class DType:
 
     @property
     def is_int(self) -> bool:
-        return not self.is_float
+        return _NO if self.is_float else _YES  # type: ignore[return-value]
 
     @property
     def is_bool(self) -> bool:
-        return self.bits == 1
+        return _YES if self.bits == 1 else _NO  # type: ignore[return-value]
 
     @property
     def is_signed(self) -> bool:

@@ -97,14 +97,9 @@ def _annotated(ctx: Context, node: ast.AnnAssign) -> None:
     if not _is_constexpr(ctx, node.annotation):
         bind(ctx, node.target, settle(ctx, value))
         return
-    if isinstance(value, ir.Value):
+    if isinstance(value, ir.Value) and not value.type.is_tile:
         known = constant(value)
-        if known is None or value.type.is_tile:
-            raise KernelError(
-                f"a tl.constexpr needs a constant, not {describe(value)}",
-                remedy="Only constexpr parameters and other constants may appear on the right.",
-            )
-        value = known
+        value = value if known is None else known  # as in Triton, a value of run time may bear the name
     bind(ctx, node.target, value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
 from portkit.errors import KernelError
@@ -25,6 +26,11 @@ class constexpr:
 
     def __init__(self, value: Any) -> None:
         self.value: Any = value.value if isinstance(value, constexpr) else value
+        if isinstance(self.value, FunctionType):  # as a decorator: kernels may call it on constants
+            constexpr_function(self.value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"constexpr({self.value!r})"
