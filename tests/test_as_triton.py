@@ -266,3 +266,10 @@ def test_views_that_libraries_define(mode: str) -> None:
     x, out = torch.arange(20.0), torch.zeros(16)
     backwards[(1,)](out, View(x, 19), 16)
     assert torch.equal(out, x.flip(0)[:16])
+
+
+def test_a_grid_of_tensors(mode: str) -> None:
+    torch = pytest.importorskip("torch")
+    x, out = torch.arange(16.0), torch.zeros(16)
+    add[(torch.tensor(1), 1)](out, x, 16)
+    assert torch.equal(out, x + 1)

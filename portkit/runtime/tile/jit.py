@@ -27,6 +27,7 @@ from portkit.runtime.tile.signature import (
     ForeignDevice,
     Param,
     bind,
+    is_torch_tensor,
     placeholder,
     runtime_types,
     signature_key,
@@ -302,6 +303,7 @@ def checked_grid(grid: Any, kernel: str) -> tuple[int, int, int]:
         if type(x) is type(y) is type(z) is int and min(x, y, z) >= 0 and max(x, y, z) <= MAX_GRID:
             return x, y, z
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    sizes = tuple(int(n) if is_torch_tensor(n) and n.dim() == 0 else n for n in sizes)
     good = 1 <= len(sizes) <= 3 and all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= MAX_GRID for n in sizes
     )
