@@ -36,7 +36,7 @@ def link(code: bytes, names: Sequence[str], symbols: Mapping[str, int] | None = 
 
 def _linker(llvm: Any) -> Any:
     if not _LINKER:
-        # JITLink lays an object's sections out together: the older linker may map code and constants more than
+        # JITLink lays an object's sections out together: the older linker may map code and constants over
         # 2 GB apart in a big process, and then ends it
         made = llvm.create_lljit_compiler(_llvm.target_machine(host(), 3), use_jit_link=True)
         _keep(made)
