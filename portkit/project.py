@@ -33,6 +33,7 @@ class Project:
     """All Python files of a scan, by path relative to its root."""
 
     def __init__(self, paths: Iterable[str], facts: Mapping[str, Facts], load: Load) -> None:
+        self._compared: set[tuple[str, str, str]] = set()  # star imports that are being compared
         self.facts = dict(facts)
         self.paths = frozenset(path for path in paths if path.endswith(".py"))
         self._load = load
@@ -217,7 +218,13 @@ class Project:
         other = self._module(module, star)
         if other is None or export.kind is not Kind.IMPORT or export.several:
             return False
-        end = self._member(other, (name,), (), False, False, {(module, name)})
+        if (module, star, name) in self._compared:
+            return False  # asked for by itself, through modules that import one another
+        self._compared.add((module, star, name))
+        try:
+            end = self._member(other, (name,), (), False, False, {(module, name)})
+        finally:
+            self._compared.discard((module, star, name))
         return end is not None and end.outside == export.target and not end.several
 
     def _brings(self, module: str, star: str, name: str, depth: int = 0) -> bool:

@@ -115,7 +115,7 @@ NESTED = [
     _py("elifs", "import torch  # cuda\nif a:\n    pass\n" + "elif b:\n    pass\n" * DEEP, _DEEPLY),
     _py("ifs", "import torch  # cuda\n" + "".join(" " * i + "if x:\n" for i in range(200)), "indent"),
     _py("one_line_ifs", "import torch  # cuda\n" + "if x: " * DEEP + "pass\n", "is not valid Python"),
-    _py("string", "import torch  # cuda\nx = (" + '"cuda"\n' * DEEP + ")\n"),
+    _py("strings", "import torch  # cuda\nx = (" + '"cuda"\n' * DEEP + ")\n"),
     _py("statements", "import torch\n" + "torch.cuda.synchronize()\n" * 3_000),
     Bad("deep.json", b"[" * 100_000 + b'"cuda"' + b"]" * 100_000),
     Bad("deep_objects.json", b'{"device": ' * DEEP + b'"cuda"' + b"}" * DEEP),
@@ -125,7 +125,6 @@ NESTED = [
     Bad("laughs.yaml", _ANCHORS.encode()),
     Bad("environment.yml", b"dependencies: " + b"[" * DEEP + b"cuda" + b"]" * DEEP),
     Bad("deep.toml", b"cuda = " + b"[" * DEEP + b"]" * DEEP),
-    Bad("pyproject.toml", b"[tool.x]\ncuda = " + b"[" * DEEP + b"]" * DEEP),
     Bad("deep.cu", b"__global__ void f() " + b"{" * DEEP + b"f<<<1, 1>>>();" + b"}" * DEEP),
     Bad(
         "setup.py",

@@ -152,6 +152,7 @@ def _run(script: str, arguments: Iterable[str]) -> None:
 
 def main(argv: list[str]) -> int:
     """Run the script in argv[1] and record into argv[0]; returns the script's exit code."""
+    sys.dont_write_bytecode = True  # a file that changes within a second would be taken for the old one
     record, script, *arguments = argv
     settings = json.loads(os.environ.get("PORTKIT_PARITY", "{}"))
     with ExitStack() as stack, Path(record).open("w", encoding="utf-8") as file:

@@ -359,6 +359,7 @@ def _save(folder: Path, store: Store, modules: Mapping[str, Any]) -> None:
 
 def main(argv: list[str]) -> int:
     """Prove the modules of one side."""
+    sys.dont_write_bytecode = True  # a file that changes within a second would be taken for the old one
     out, *rest = argv
     settings = json.loads(os.environ.get("PORTKIT_PARITY", "{}"))
     if settings.get("float16") or settings.get("standin"):

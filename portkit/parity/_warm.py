@@ -56,6 +56,7 @@ def _redirect(errors: str) -> None:
 
 def main() -> None:
     """Serve until there are no more jobs."""
+    sys.dont_write_bytecode = True  # a file that changes within a second would be taken for the old one
     for name in _NEEDED:
         with suppress(ImportError):
             importlib.import_module(name)
