@@ -131,16 +131,17 @@ def test_a_spec_builds_modules_and_functions(tmp_path):
     ("change", "why"),
     [
         (("Dropout(0.5)", "Dropout(0.4)"), "train: output 0"),
+        (("BatchNorm1d(width)", "BatchNorm1d(width, momentum=0.2)"), "train: buffer norm.running"),
         (("self.norm(x)", "self.norm(x.detach())"), "train: gradient of input 0 is missing"),
         (("* scale", "* scale if self.training else x"), "eval: output 0"),
         (("* scale", "* scale * float('nan')"), "NaN"),
-        (("self.out = ", "self.last = "), "loading state_dict"),
-        (("torch.nn.Linear(width, 3, bias=bias)", "torch.nn.Linear(width, 3)"), "loading state_dict"),
+        (("self.out = ", "self.last = "), "Unexpected key"),
+        (("torch.nn.Linear(width, 3, bias=bias)", "torch.nn.Linear(width, 3)"), "Missing key"),
         (("* scale", "* scale.item()"), "AttributeError"),
         (("width, *", "width, depth, *"), "missing a required argument: 'depth'"),
         (("class Net", "class Other"), "can't be imported"),
     ],
-    ids=["dropout", "gradient", "eval", "nan", "attribute", "state", "crash", "argument", "gone"],
+    ids=["dropout", "buffer", "gradient", "eval", "nan", "attribute", "state", "crash", "argument", "gone"],
 )  # fmt: skip
 def test_a_module_that_differs_or_does_not_run_fails_in_one_line(change, why, tmp_path):
     first, second = specified(tmp_path, change)

@@ -31,6 +31,7 @@ from portkit.parity._observe import Rounding
 
 PLAIN = (bool, int, float, str, type(None))
 NOISE = (7, 8)
+_TOLD = 400  # characters of an error's text that a report shows, on one line
 
 
 class Wrong(Exception):
@@ -280,7 +281,8 @@ def _once(subject: Subject, rounding: Rounding | None) -> dict[str, Any]:
         grads = torch.autograd.grad(roots, list(wanted.values()), above, allow_unused=True)
         pairs = zip(wanted, grads, strict=True)
         found.update((f"gradient of {name}", grad) for name, grad in pairs if grad is not None)
-    found.update((f"buffer {name}", buffer) for name, buffer in subject.module.named_buffers())
+    for name, buffer in subject.module.named_buffers():
+        found[f"buffer {name}"] = buffer.detach().clone()  # loading the state again changes it in place
     return found
 
 
@@ -313,8 +315,8 @@ def _prove(subject: Subject, store: Store, given: tuple[Store, Any] | None, seed
     try:
         groups = _results(subject, state, seed, given is None)
     except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise Wrong(f"{type(error).__name__}: {first}") from None
+        told = " ".join(str(error).split())[:_TOLD]
+        raise Wrong(f"{type(error).__name__}: {told}") from None
     results = {
         group: {name: store.put(f"{subject.name}|{group}|{name}", t) for name, t in found.items()}
         for group, found in groups.items()
