@@ -269,6 +269,11 @@ def test_code_marks_up_what_stands_between_backticks():
     assert code("use `a < b` now") == "use <code>a &lt; b</code> now"
 
 
+@pytest.mark.parametrize(("tolerance", "text"), [(1e-3, "tolerance 0.001."), (None, "tolerance as rounding")])
+def test_a_run_says_its_tolerance(tolerance, text):
+    assert text in _view.training_view(TRAINING | {"tolerance": tolerance})["summary"]
+
+
 def test_changes_between_trees_are_files_of_both_that_differ(tmp_path):
     for kind, text in (("a", "x\n"), ("b", "y\n")):
         (tmp_path / kind / ".git").mkdir(parents=True)

@@ -87,6 +87,29 @@ def test_a_recorded_call_that_has_no_oracle_is_skipped_with_its_reason():
     assert "dropout_p" in rows[0].reason
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("linear", [(4, 32), (50304, 32)]),  # the vocabulary of GPT-2: the gradient of x sums over it
+        ("linear", [(20000, 32), (16, 32), (16,)]),
+        ("matmul", [(4, 30000), (30000, 16)]),
+        ("softmax", [(4, 50304)]),
+        ("rms_norm", [(20000, 32)]),
+    ],
+)
+def test_long_sums_are_no_worse_than_those_of_the_original(name, shapes):
+    inputs = [
+        {"shape": list(s), "dtype": "float32", "rms": 1.0, "numbers": [], "nonfinite": 0} for s in shapes
+    ]
+    arguments = {"softmax": {"dim": -1}, "rms_norm": {"normalized_shape": [32]}}.get(name, {})
+    places = [str(i) for i in range(len(shapes))]
+    call = {"step": 0, "operator": name, "site": "", "outputs": [], "inputs": inputs, "tensors": places}
+    run = Run((), (), "", calls=({**call, "arguments": arguments},))
+    (row,), left = operator.recorded(run, implementations=["tile"])
+    assert not left
+    assert row.status is Status.PASS, row.reason
+
+
 def test_forcing_leaves_the_environment_as_it_was(monkeypatch):
     monkeypatch.setenv("PORTKIT_FORCE", "vendor")
     with operator.forced("composite"):

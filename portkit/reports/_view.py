@@ -302,7 +302,9 @@ def _curve(training: Mapping[str, Any], key: str, title: str) -> Chart | None:
 
 
 def _training_summary(training: Mapping[str, Any]) -> str:
-    parts = [f"{training['script']}, seed {training['seed']}, tolerance {training['tolerance']:g}."]
+    tolerance = training["tolerance"]
+    allowed = "as rounding moves the original" if tolerance is None else f"{tolerance:g}"
+    parts = [f"{training['script']}, seed {training['seed']}, tolerance {allowed}."]
     if training["reason"]:
         parts.append(training["reason"] + ".")
     if training.get("controls"):

@@ -1,7 +1,8 @@
 """dot: outer products on a block of registers, the right operand packed in panels as wide as the block.
 
-Both operands are computed while they are packed, so loads, masks and conversions cost nothing extra.  The
-accumulator is read where the block starts and written where it ends: it may be any tile, virtual or kept.
+Both operands are computed while they are packed, so loads, masks and conversions cost nothing extra.  The sum
+over the depth starts at zero and is added to the accumulator where the block ends, so that a loop over many
+steps rounds once a step, not once a product.  The accumulator may be any tile, virtual or kept.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from portkit.runtime.tile import ir
 from portkit.runtime.tile.lower.elementwise import register
 from portkit.runtime.tile.lower.emit import Code, T, V
 from portkit.runtime.tile.lower.evaluate import Evaluator
-from portkit.runtime.tile.lower.extent import depth_of
+from portkit.runtime.tile.lower.extent import depth_of, is_zero
 from portkit.runtime.tile.lower.group import Root
 from portkit.runtime.tile.lower.place import Index, Place
 from portkit.runtime.tile.lower.storage import Buffer, element_bytes, kept_element
@@ -110,7 +111,7 @@ class Dot:
             for m in range(count)
             for v in range(self.vectors)
         ]
-        start = [self._start(place) for place in places]
+        start = [code.const(0, T(elt, self.lanes)) for _ in places]
         panel = code.gep(elt, right.pointer, code.mul(column, code.i64(self.depth)))
         stride = left.strides[0]
         first = code.gep(elt, left.pointer, code.mul(row, code.i64(stride)))
@@ -131,14 +132,18 @@ class Dot:
 
         sums = code.loop(code.i64(0), self.filled, 1, start, step)
         for place, total in zip(places, sums, strict=True):
-            self.evaluator.memory.write(target, place, total)
+            self.evaluator.memory.write(target, place, self._onto(place, total))
 
     def _place(self, row: V, column: V) -> Place:
         return (Index(row, False, 0), Index(column, True, 1))
 
-    def _start(self, place: Place) -> V:
-        value = self.evaluator.at(self.op.operands[2], place)
-        return self.code.splat(value, self.lanes)
+    def _onto(self, place: Place, total: V) -> V:
+        """The accumulator plus the sum over the depth."""
+        code, value = self.code, self.op.operands[2]
+        if is_zero(value):
+            return total
+        start = code.splat(self.evaluator.at(value, place), self.lanes)
+        return code.bin("fadd" if total.type.is_float else "add", start, total)
 
     def _load(self, t: T, pointer: V) -> V:
         align = element_bytes(self.element) * max(t.lanes, 1)
