@@ -123,6 +123,8 @@ def test_cpu_answers():
     assert not pk.is_accelerator(torch.zeros(1))
     assert not pk.is_accelerator(0)
     assert not pk.is_accelerator(None)
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2), torch.ones(1)])
+    assert pk.is_accelerator(packed) is packed.is_cuda is False
 
 
 @pytest.mark.usefixtures("on_cpu")
@@ -284,6 +286,11 @@ def test_accelerator_answers(gpu):
     assert pk.is_accelerator("npu:0")
     assert pk.is_accelerator(0)
     assert not pk.is_accelerator("meta")
+    holder = types.SimpleNamespace(is_cuda=False, device=print)  # of tensors; its `device` is a method
+    assert not pk.is_accelerator(holder)
+    holder.data = types.SimpleNamespace(device=torch.device("xpu"))
+    assert pk.is_accelerator(holder)
+    assert pk.is_accelerator(types.SimpleNamespace(is_cuda=True))
     assert pk.map_location("cuda:1") == torch.device("xpu:1")
     assert pk.map_location({"cuda:0": "cuda:1"}) == {"cuda:0": "xpu:1"}
 
@@ -411,3 +418,19 @@ def test_torch_2_6_has_all_that_is_needed(gpu):
     assert gpu.calls == ["emptied"]
     assert (pk.memory_allocated(), pk.memory_allocated(1), pk.mem_get_info()) == (5, 6, (1, 2))
     assert pk.device(0) == torch.device("xpu:0")
+
+
+def test_nothing_of_torch_is_replaced():
+    """Libraries that look which device there is would be misled."""
+    program = """
+import torch
+owners = [torch, torch.cuda, torch.Tensor, torch.nn.Module, torch.amp, torch.cuda.amp, torch.distributed]
+before = [dict(vars(owner)) for owner in owners]
+import portkit.runtime as pk
+pk.device(), pk.synchronize(), pk.amp.autocast(), pk.ops.softmax(torch.ones(2), -1), pk.nn.LayerNorm(2)
+for owner, names in zip(owners, before):
+    for name, value in names.items():
+        if not isinstance(value, (bool, int)):  # whether something has been started yet
+            assert vars(owner)[name] is value, (owner, name)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)

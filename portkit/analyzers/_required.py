@@ -1,13 +1,15 @@
-"""Requirements in files that are not Python: which names a file asks for, and where."""
+"""Requirements: which names a file asks for, and where."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from portkit.analyzers import _commands, _lines
 from portkit.finding import Span
+from portkit.rewriters import _index
 from portkit.rule import Context
 from portkit.source import Kind
 
@@ -50,6 +52,7 @@ _WORD = re.compile(
 _CHANNEL = re.compile(
     r"(?:^\s*-\s*|-c\s+|--channel[= ])[\"']?(?P<name>nvidia(?:/label/[\w.-]+)?)[\"']?(?=\s|$)"
 )
+KEYWORDS = frozenset({"install_requires", "extras_require", "setup_requires", "tests_require"})  # of setup()
 _CONDA = re.compile(r"^channels:|^dependencies:", re.M)
 
 
@@ -183,3 +186,16 @@ def _installed(ctx: Context) -> Iterator[Required]:
         if "git clone" in line.text or "git submodule" in line.text:
             for address in _SOURCE.finditer(line.text):
                 yield Required(address["name"], line.span(address, "name"), source=True)
+
+
+def strings(value: ast.expr, node: ast.AST, ctx: Context) -> Iterator[ast.Constant]:
+    """The strings of an expression, and of what the file assigns to the names in it."""
+    values = _index.of(node, ctx).values
+    todo, seen = [value], set()
+    while todo:
+        for item in ast.walk(todo.pop()):
+            if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                yield item
+            elif isinstance(item, ast.Name) and item.id not in seen:
+                seen.add(item.id)
+                todo += values.get(item.id, [])

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 
 from portkit.analyzers import _commands, _libraries, _lines, _required
 from portkit.finding import Effort, Finding, Phase, Span, Support
-from portkit.rewriters import _index
 from portkit.rule import Context, Rule
 from portkit.source import Kind
 
@@ -24,7 +23,6 @@ _NVIDIA_INDEX = re.compile(r"https?://(?:pypi\.(?:ngc\.)?nvidia\.com|pypi\.ngc\.
 _EXTRA = re.compile(r"\b(?:jax|jaxlib|tensorflow|optimum)\[[\w,-]*(?:cuda|gpu)[\w,-]*\]")
 _CONDA_BUILD = re.compile(r"=\s*(?P<value>[^\s=]*cuda?\d*[\d._]*[^\s=]*)\s*$")
 _LOCKED = re.compile(r"^name = \"(?P<name>[^\"]+)\"", re.M)
-_INSTALL_KEYWORDS = frozenset({"install_requires", "extras_require", "setup_requires", "tests_require"})
 _SYSTEM = re.compile(
     r"(?:cuda|cudnn9?|libcudnn|libcublas|libcusparse|libcusolver|libcufft|libcurand|libnccl|libnvinfer|libnvjpeg|libnpp"
     r"|libnvtoolsext|nvidia-|tensorrt|libnvonnxparsers|nsight|datacenter-gpu-manager|libnvidia)[\w.-]*"
@@ -80,8 +78,8 @@ class CudaRequirement(Rule):
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         """`setup(install_requires=[...])`, with lists that the file gives a name."""
         for keyword in node.keywords:
-            if keyword.arg in _INSTALL_KEYWORDS:
-                for item in _strings(keyword.value, node, ctx):
+            if keyword.arg in _required.KEYWORDS:
+                for item in _required.strings(keyword.value, node, ctx):
                     match = _NAME.match(str(item.value))
                     if match:
                         extra = keyword.arg == "extras_require"
@@ -171,16 +169,3 @@ def _apart(spans: list[Span]) -> list[Span]:
         if not kept or span.start >= kept[-1].end:
             kept.append(span)
     return kept
-
-
-def _strings(value: ast.expr, node: ast.AST, ctx: Context) -> Iterator[ast.Constant]:
-    """The strings of an expression, and of what the file assigns to the names in it."""
-    values = _index.of(node, ctx).values
-    todo, seen = [value], set()
-    while todo:
-        for item in ast.walk(todo.pop()):
-            if isinstance(item, ast.Constant) and isinstance(item.value, str):
-                yield item
-            elif isinstance(item, ast.Name) and item.id not in seen:
-                seen.add(item.id)
-                todo += values.get(item.id, [])

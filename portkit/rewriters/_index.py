@@ -47,3 +47,28 @@ def build(module: ast.AST) -> Index:
             classes[node.name] = node
     imported = {item.asname or item.name.partition(".")[0] for node in imports for item in node.names}
     return Index(frozenset(imported), frozenset(stored), values, classes, imports)
+
+
+def classes_of(receiver: ast.expr, ctx: Context) -> list[ast.ClassDef]:
+    """The classes of this file that a receiver may be an object of, as far as can be seen."""
+    if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
+        return [item for item in ctx.parents(receiver) if isinstance(item, ast.ClassDef)][:1]
+    index = of(receiver, ctx)
+    if not index.classes:
+        return []
+    values = index.values.get(receiver.id, []) if isinstance(receiver, ast.Name) else [receiver]
+    callees = [value.func for value in values if isinstance(value, ast.Call)]
+    return [index.classes[f.id] for f in callees if isinstance(f, ast.Name) and f.id in index.classes]
+
+
+def defines(owner: ast.ClassDef, name: str) -> bool:
+    """Whether a class has a method, property or attribute of its own with a name."""
+    for item in owner.body:
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
+            return True
+        targets = item.targets if isinstance(item, ast.Assign) else []
+        if isinstance(item, ast.AnnAssign):
+            targets = [item.target]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return True
+    return False

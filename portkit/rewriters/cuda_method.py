@@ -182,22 +182,10 @@ def _refusal(node: ast.Call, ctx: Context) -> str:
     assert isinstance(node.func, ast.Attribute)
     if _sites.in_torchscript(node, ctx):
         return "TorchScript compiles this function and can't call portkit"
-    for owner in _classes_of(node.func.value, ctx):
+    for owner in _index.classes_of(node.func.value, ctx):
         methods = {item.name for item in owner.body if isinstance(item, ast.FunctionDef)}
         if "to" in methods and "cuda" in methods:
             return f"the class {owner.name} defines its own cuda() and to(), whose arguments may differ"
         if "to" not in methods and (not owner.bases or "cuda" in methods):
             return f"the class {owner.name} has no to()"
     return ""
-
-
-def _classes_of(receiver: ast.expr, ctx: Context) -> list[ast.ClassDef]:
-    """The classes of this file that a receiver may be an object of, as far as can be seen."""
-    if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
-        return [item for item in ctx.parents(receiver) if isinstance(item, ast.ClassDef)][:1]
-    index = _index.of(receiver, ctx)
-    if not index.classes:
-        return []
-    values = index.values.get(receiver.id, []) if isinstance(receiver, ast.Name) else [receiver]
-    callees = [value.func for value in values if isinstance(value, ast.Call)]
-    return [index.classes[f.id] for f in callees if isinstance(f, ast.Name) and f.id in index.classes]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _ordinals, _references
+from portkit.rewriters import _devices, _index, _ordinals, _references
 from portkit.rule import Context, Rule
 
 _INTEGERS = frozenset(
@@ -162,12 +162,18 @@ def _becomes_device(node: ast.Call, ctx: Context) -> bool:
 def _device_arguments(call: ast.Call, ctx: Context) -> Iterator[ast.expr]:
     """Arguments of a call that are surely devices."""
     callee = ctx.resolve(call.func) or ""
-    is_move = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+    is_move = isinstance(call.func, ast.Attribute) and call.func.attr == "to" and not _is_own(call.func, ctx)
     if (is_move or callee == "torch.device") and call.args and not (len(call.args) > 1 and callee):
         yield call.args[0]
     for keyword in call.keywords:
         if keyword.arg == "device" and (is_move or callee.startswith("torch.")):
             yield keyword.value
+
+
+def _is_own(function: ast.Attribute, ctx: Context) -> bool:
+    """Whether a method is one that a class of the file defines: its arguments may mean something else."""
+    owners = _index.classes_of(function.value, ctx)
+    return any(_index.defines(owner, function.attr) for owner in owners)
 
 
 def _is_asked(value: ast.expr, call: ast.Call, ctx: Context) -> bool:

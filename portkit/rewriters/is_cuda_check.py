@@ -48,6 +48,8 @@ class IsCudaCheck(Rule):
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or ctx.resolve(node) is not None:
             return
+        if any(_index.defines(owner, "is_cuda") for owner in _index.classes_of(node.value, ctx)):
+            return  # what the file's own class says of itself
         message = ".is_cuda is false on every accelerator but CUDA"
         refusal = _refusal(node, ctx)
         if refusal is not None:

@@ -128,13 +128,18 @@ def is_bf16_supported() -> bool:
 def is_accelerator(value: Any) -> bool:
     """Whether a tensor, device, device string or index is on an accelerator (`tensor.is_cuda`, portably).
 
-    An int means an accelerator's index, as in `tensor.to(0)`; None is false.
+    An int means an accelerator's index, as in `tensor.to(0)`; None is false.  What holds tensors and has no
+    device (a PackedSequence) is where its `data` is, or else where it says itself that it is.
     """
     if value is None:
         return False
     if isinstance(value, int):
         return is_available()
-    return not _names_host(getattr(value, "device", value))
+    data = getattr(value, "data", None)
+    for place in (getattr(value, "device", None), value, getattr(data, "device", None)):
+        if isinstance(place, str) or (hasattr(place, "type") and hasattr(place, "index")):
+            return not _names_host(place)
+    return getattr(value, "is_cuda", None) is True
 
 
 def index_of(device: Any) -> int | None:
