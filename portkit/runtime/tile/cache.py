@@ -17,6 +17,7 @@ import portkit
 
 MAGIC = b"portkit object 1\n"
 SUFFIX = ".pkobj"
+TUNING_SUFFIX = ".pktune"
 DEFAULT_LIMIT = 512 * 1024 * 1024
 PRUNE_EVERY = 32  # writes between two looks at the folder's size
 
