@@ -48,17 +48,18 @@ def taken(holder: ast.AST, outcome: bool, tree: Parents) -> Sequence[ast.AST]:
     if isinstance(holder, ast.IfExp):
         return [holder.body if outcome else holder.orelse]
     if isinstance(holder, ast.Assert):
-        return _after(holder, tree) if outcome else []
+        return following(holder, tree) if outcome else []
     if not isinstance(holder, ast.If):
         return []
     branch = holder.body if outcome else holder.orelse
     other = holder.orelse if outcome else holder.body
     if other and isinstance(other[-1], _LEAVES):
-        return [*branch, *_after(holder, tree)]
+        return [*branch, *following(holder, tree)]
     return branch
 
 
-def _after(statement: ast.stmt, tree: Parents) -> list[ast.AST]:
+def following(statement: ast.stmt, tree: Parents) -> list[ast.AST]:
+    """What follows a statement in its block."""
     parent = tree.parent(statement)
     for name in _BLOCKS:
         block = getattr(parent, name, [])

@@ -12,6 +12,7 @@ from portkit.errors import ApplyError
 from portkit.finding import Span
 
 _SEMICOLON = re.compile(r"(?:[ \t\f]|\\\r?\n)*;[ \t\f]*")
+_BLANK = re.compile(r"[ \t\f]*(?:\r\n|\r|\n)")
 _REST = re.compile(r"[ \t\f]*(?:#[^\r\n]*)?(?:\r\n|\r|\n|$)")
 
 
@@ -116,4 +117,17 @@ def _whole_row(start: int, end: int, lines: Lines) -> Patch:
     rest = _REST.match(lines.text, end)
     if rest is None or lines.text[begin:start].strip():
         raise ApplyError("the statement shares its line with what can't be separated from it")
-    return replace(begin, rest.end(), "")
+    return replace(begin, _past_blank(begin, rest.end(), lines), "")
+
+
+def _past_blank(begin: int, end: int, lines: Lines) -> int:
+    """Where a removal of whole lines [begin, end) should end, so that runs of blank lines don't add up."""
+    blank, above = 0, ""
+    while begin > 0 and not above:
+        start = lines.start(begin - 1)
+        above = lines.text[start:begin].strip()
+        begin, blank = start, blank + (not above)
+    opens = above.endswith(":") and not above.startswith("#")
+    while (blank > 0 or opens) and (found := _BLANK.match(lines.text, end)):
+        end, blank = found.end(), blank - 1
+    return end

@@ -63,7 +63,9 @@ class CudaDeviceTypeComparison(Rule):
         found = _cuda(right, ctx)
         if found is None:
             return
-        if isinstance(operator, _EQUAL) and found.index is None:
+        if isinstance(operator, _EQUAL) and found.index is None and _is_listed(node, left, ctx):
+            yield self._manual(node, ctx, "Add the other devices that may pass; the ones listed stay.")
+        elif isinstance(operator, _EQUAL) and found.index is None:
             yield from self._equality(node, left, isinstance(operator, ast.NotEq), ctx)
         else:
             yield self._manual(node, ctx, "Compare torch.device objects, or ask for the type and the index.")
@@ -235,6 +237,21 @@ def _is_type(node: ast.expr, ctx: Context) -> bool:
         base = node.value
         return _is_device(base) or _makes_device(base, ctx) or _is_kept_device(base, ctx)
     return {"device", "type"} <= _sites.words(_devices.identifier(node))
+
+
+def _is_listed(node: ast.Compare, device: ast.expr, ctx: Context) -> bool:
+    """Whether the test also compares the device with others: `d != "cuda" and d != "xpu"` lists them."""
+    around = ctx.parent(node)
+    if not isinstance(around, ast.BoolOp):
+        return False
+    source = ctx.source(device)
+    for item in around.values:
+        if item is node or not isinstance(item, ast.Compare) or len(item.ops) != 1:
+            continue
+        sides = (item.left, item.comparators[0])
+        if any(ctx.source(side) == source for side in sides) and any(_text(side) for side in sides):
+            return True
+    return False
 
 
 def _makes_device(node: ast.expr, ctx: Context) -> bool:
