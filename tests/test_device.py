@@ -119,6 +119,7 @@ def test_cpu_answers():
     assert pk.is_bf16_supported()
     assert pk.device_name()
     assert pk.distributed_backend() == "gloo"
+    assert pk.process_group_device(torch.device("cuda", 1)) is pk.process_group_device(0) is None
     assert pk.ddp_device_ids(1) is None
     assert not pk.is_accelerator(torch.zeros(1))
     assert not pk.is_accelerator(0)
@@ -283,6 +284,8 @@ def test_accelerator_answers(gpu):
     assert pk.ddp_device_ids(None) == pk.ddp_device_ids(torch.device("xpu")) == [1]
     pk.set_device(0)
     assert pk.distributed_backend() == "xccl"
+    assert pk.process_group_device("cuda:1") == torch.device("xpu:1")
+    assert pk.process_group_device(torch.device("xpu")) == torch.device("xpu:0")
     assert pk.is_accelerator("npu:0")
     assert pk.is_accelerator(0)
     assert not pk.is_accelerator("meta")

@@ -24,7 +24,12 @@ from portkit.runtime.devices import (
     set_device,
     synchronize,
 )
-from portkit.runtime.distributed import ddp_device_ids, distributed_backend, map_location
+from portkit.runtime.distributed import (
+    ddp_device_ids,
+    distributed_backend,
+    map_location,
+    process_group_device,
+)
 from portkit.runtime.memory import (
     empty_cache,
     max_memory_allocated,
@@ -80,6 +85,7 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "next_power_of_2",
+    "process_group_device",
     "ranges",
     "record_stream",
     "reset_peak_memory_stats",

@@ -34,6 +34,15 @@ def ddp_device_ids(index: Any) -> list[int] | None:
     return [current_device() if number is None else number]
 
 
+def process_group_device(device: Any) -> Any:
+    """`device_id` of `init_process_group`: the accelerator with its index, None on the CPU (it is refused).
+
+    `device` is an int, string, device or None; without an index it is the current accelerator.
+    """
+    ids = ddp_device_ids(device)
+    return None if ids is None else torch().device(device_type(), ids[0])
+
+
 def map_location(location: Any = None) -> Any:
     """`map_location` of `torch.load` for the device in use.
 
