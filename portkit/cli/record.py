@@ -17,13 +17,17 @@ def command(
     noise: bool = typer.Option(
         True, "--noise/--no-noise", help="Two more runs with other rounding: they say what is noise."
     ),
+    timeline: bool = typer.Option(
+        False, "--timeline", help="Profile some steps, too, and measure what this machine can do at best."
+    ),
     cpu: bool = typer.Option(False, "--cpu", help="Hide the accelerators of this machine."),
 ) -> None:
     """Record a run: curves, the calls of modules and operators in its first steps, what rounding changes.
 
     The file holds lines of JSON and a checksum, no code and no pickles. `portkit parity --original FILE`
     compares the migrated program with it on another machine; `--level operator --trace FILE` compares the
-    operators that it calls. Exit codes: 0 recorded, 1 the script does not run, 2 wrong call.
+    operators that it calls; `portkit report --trace FILE` draws the timeline.
+    Exit codes: 0 recorded, 1 the script does not run, 2 wrong call.
     """
     from pathlib import Path
 
@@ -32,4 +36,13 @@ def command(
 
     made = Script(Path(root), script, tuple(arguments or ()), label=script, standin=stand_in)
     device = "cpu" if cpu or stand_in else "as it is"
-    commands.record(made, Path(output), seed=seed, steps=steps, timeout=timeout, noise=noise, device=device)
+    commands.record(
+        made,
+        Path(output),
+        seed=seed,
+        steps=steps,
+        timeout=timeout,
+        noise=noise,
+        device=device,
+        timeline=timeline,
+    )

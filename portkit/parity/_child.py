@@ -6,8 +6,9 @@ The script runs as `__main__`, unchanged.  One JSON line goes to RECORD for each
 (`{"loss": ..., "norm": ..., "scale": ...}`: the norm of all gradients after it, before any clipping) and for
 each optimizer step (`{"time": seconds, "rates": ..., "parameters": norm}`), and one last line says how it
 ended.  Settings come in the environment variable PORTKIT_PARITY (JSON): seed, steps, fault; calls: during how
-many steps modules and operators are recorded; noise: seed of disturbed rounding; standin: a stand-in for
-CUDA; float16: mixed precision on the CPU as on an accelerator.
+many steps modules and operators are recorded; timeline: how many steps pass before how many are profiled;
+noise: seed of disturbed rounding; standin: a stand-in for CUDA; float16: mixed precision on the CPU as on an
+accelerator.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Recorder:
         self.parameters: dict[int, Any] = {}  # of every optimizer, by id
         self.calls: Any = None
         self.rounding: Any = None
+        self.profile: Any = None
 
     def write(self, **record: Any) -> None:
         if os.getpid() == self.process:  # not in a worker that loads data
@@ -62,6 +64,8 @@ class Recorder:
 
         Both without the scale of a GradScaler; with a fault asked for, the largest gradient is lost first.
         """
+        if self.profile is not None:  # the program's own work is what is looked at
+            return
         tensors = roots if isinstance(roots, (list, tuple)) else [roots]
         scale = getattr(tensors[0], SCALE, 1.0)
         loss = sum(float(t.detach().double().sum()) for t in tensors) / scale
@@ -77,14 +81,21 @@ class Recorder:
 
     def after_step(self, optimizer: Any) -> None:
         """Count an optimizer step, and end the script after the last one that is wanted."""
-        squares = [float(p.detach().double().square().sum()) for p in self.parameters.values()]
-        rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
-        self.write(time=time.perf_counter(), rates=rates, parameters=sum(squares) ** 0.5)
         self.done += 1
+        if self.profile is not None:
+            self.profile.after_step()
+        else:
+            self._note(optimizer)
         if self.calls is not None and self.done >= self.detailed:
             self.calls.active = False
         if self.steps and self.done >= self.steps:
             raise Enough(0)
+
+    def _note(self, optimizer: Any) -> None:
+        """Record the time of a step, and what it left."""
+        squares = [float(p.detach().double().square().sum()) for p in self.parameters.values()]
+        rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+        self.write(time=time.perf_counter(), rates=rates, parameters=sum(squares) ** 0.5)
 
 
 def _watch(recorder: Recorder) -> None:
@@ -129,6 +140,12 @@ def _observe(recorder: Recorder, settings: Mapping[str, Any], stack: ExitStack) 
         recorder.rounding = observing.Rounding(settings["noise"])
         recorder.rounding.install()
     stack.enter_context(_standin.standing_in(settings.get("standin", False)))
+    if settings.get("timeline"):
+        from portkit.parity._profile import Profile
+
+        recorder.profile = Profile(recorder.write, *settings["timeline"])
+        recorder.profile.install()
+        stack.callback(recorder.profile.close)
     if recorder.detailed:
         recorder.calls = observing.Calls(recorder.write)
         stack.enter_context(recorder.calls.install())
@@ -155,7 +172,7 @@ def main(argv: list[str]) -> int:
     sys.dont_write_bytecode = True  # a file that changes within a second would be taken for the old one
     record, script, *arguments = argv
     settings = json.loads(os.environ.get("PORTKIT_PARITY", "{}"))
-    with ExitStack() as stack, Path(record).open("w", encoding="utf-8") as file:
+    with Path(record).open("w", encoding="utf-8") as file, ExitStack() as stack:
         recorder = Recorder(file, settings)
         _watch(recorder)
         _observe(recorder, settings, stack)

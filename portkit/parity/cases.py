@@ -47,6 +47,16 @@ def torch_installed() -> bool:
     return find_spec("torch") is not None
 
 
+def devices() -> list[str]:
+    """The devices that operators are compared on: the CPU, and this machine's accelerator if it has one."""
+    if not torch_installed():
+        return ["cpu"]
+    import torch
+
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return ["cpu", *([found.type] if found else [])]
+
+
 @dataclass(frozen=True)
 class Call:
     """One sample in one dtype: arguments for an implementation, and the same numbers for the oracle."""
@@ -78,26 +88,28 @@ def numpy_call(sample: Sample, dtype: str) -> Call:
     return Call(args, kwargs, args, kwargs, ())
 
 
-def torch_call(sample: Sample, dtype: str) -> Call:
-    """A sample as torch tensors of the same strides, floating-point ones in `dtype`.
+def torch_call(sample: Sample, dtype: str, device: str = "cpu") -> Call:
+    """A sample as torch tensors of the same strides on a device, floating-point ones in `dtype`.
 
     The oracle gets the numbers after rounding to `dtype`, so that only the operator's own error counts.
     """
-    args = tuple(_tensor(value, dtype, i in sample.differentiable) for i, value in enumerate(sample.args))
-    kwargs = {name: _tensor(value, dtype, False) for name, value in sample.kwargs.items()}
+    args = tuple(
+        _tensor(value, dtype, device, i in sample.differentiable) for i, value in enumerate(sample.args)
+    )
+    kwargs = {name: _tensor(value, dtype, device, False) for name, value in sample.kwargs.items()}
     exact = tuple(as_numpy(value) for value in args)
     return Call(args, kwargs, exact, {k: as_numpy(v) for k, v in kwargs.items()}, sample.differentiable)
 
 
-def _tensor(value: Any, dtype: str, differentiable: bool) -> Any:
+def _tensor(value: Any, dtype: str, device: str, differentiable: bool) -> Any:
     import torch
 
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind != "f":
-        return torch.from_numpy(np.asarray(value))
+        return torch.from_numpy(np.asarray(value)).to(device)
     strides = [step // value.itemsize for step in value.strides]
-    tensor = torch.empty_strided(value.shape, strides, dtype=getattr(torch, dtype))
+    tensor = torch.empty_strided(value.shape, strides, dtype=getattr(torch, dtype), device=device)
     with torch.no_grad():
         tensor.copy_(torch.from_numpy(np.ascontiguousarray(value)))
     return tensor.requires_grad_(differentiable)
@@ -109,12 +121,12 @@ def as_numpy(value: Any) -> Any:
 
     if not isinstance(value, torch.Tensor):
         return value
-    value = value.detach()
+    value = value.detach().cpu()
     return (value.double() if value.is_floating_point() else value).numpy()
 
 
 def upstream(shape: Sequence[int], dtype: str) -> Any:
-    """The gradient that flows into a result: the same numbers for every implementation (torch tensor)."""
+    """The gradient that flows into a result: the same for every implementation (tensor on the CPU)."""
     import torch
 
     values = np.random.default_rng(11).standard_normal(tuple(shape))
@@ -129,7 +141,7 @@ def run_torch(operator: Operator, call: Call, dtype: str) -> Outcome:
     wanted = [call.args[i] for i in call.differentiable]
     grads: Sequence[Any] = ()
     if wanted:
-        grads = torch.autograd.grad(result, wanted, upstream(result.shape, dtype).to(result.dtype))
+        grads = torch.autograd.grad(result, wanted, upstream(result.shape, dtype).to(result))
     return Outcome(as_numpy(result), tuple(as_numpy(grad) for grad in grads))
 
 

@@ -94,12 +94,20 @@ def _side(script: Script) -> Script | Trace:
 
 
 def record(
-    script: Script, output: Path, *, seed: int, steps: int, timeout: float, noise: bool, device: str
+    script: Script,
+    output: Path,
+    *,
+    seed: int,
+    steps: int,
+    timeout: float,
+    noise: bool,
+    device: str,
+    timeline: bool = False,
 ) -> None:
     """Record a run of a script in a file.  Raises CheckFailed where it does not run."""
     require_torch()
     options = runs.Options(seed, steps, None if noise else 1e-3, timeout)
-    made = runs.record(script, options, device=device, progress=say)
+    made = runs.record(script, options, device=device, timeline=timeline, progress=say)
     if made.run.error or not made.run.losses:
         raise CheckFailed(
             f"The script does not run: {made.run.error or 'it makes no backward pass'}",
@@ -107,7 +115,10 @@ def record(
             remedy="Nothing was recorded. Arguments of the script stand after --.",
         )
     trace.write(made, output)
-    say(f"{len(made.run.losses)} steps and {len(made.run.calls)} calls: {output}")
+    if timeline and made.run.timeline is None:
+        say(f"no timeline: the script has to make more than {runs.PROFILED[0]} optimizer steps")
+    events = f", {len(made.run.timeline['events'])} events" if made.run.timeline else ""
+    say(f"{len(made.run.losses)} steps and {len(made.run.calls)} calls{events}: {output}")
 
 
 def training(

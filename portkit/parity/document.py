@@ -91,8 +91,10 @@ def verdicts(document: Mapping[str, Any], level: str | None = None) -> Iterator[
     """Each verdict of a document, of one level or of all: what was compared, its status, the reason."""
     if level in (None, "operator"):
         for row in document["rows"]:
+            device = row.get("device", "cpu")
+            where = "" if device == "cpu" else f", {device}"
             yield (
-                f"{row['operator']} ({row['implementation']}, {row['dtype']})",
+                f"{row['operator']} ({row['implementation']}, {row['dtype']}{where})",
                 row["status"],
                 row["reason"],
             )

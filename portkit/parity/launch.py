@@ -31,6 +31,7 @@ class Job:
     settings: Mapping[str, Any]
     environment: Mapping[str, str]
     timeout: float
+    fork: bool = True  # from a process that has torch loaded; one that may start a device is not forked
 
 
 def run(job: Job) -> str:
@@ -38,7 +39,7 @@ def run(job: Job) -> str:
 
     What it prints goes nowhere; when it is over, or its time is, all processes that it started are ended.
     """
-    if sys.platform.startswith("linux"):
+    if job.fork and sys.platform.startswith("linux"):
         with suppress(_Gone):
             return _server(job).run(job)
     return _python(job)

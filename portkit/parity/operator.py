@@ -1,4 +1,4 @@
-"""Each operator, implementation and dtype against the float64 oracle, forward and every gradient."""
+"""Each operator, device, implementation and dtype against the float64 oracle, forward and every gradient."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Row:
-    """One operator, implementation and dtype over all samples; metrics are the worst of them."""
+    """One operator, implementation, dtype and device over all samples; metrics are the worst of them."""
 
     operator: str
     implementation: str
@@ -46,6 +46,7 @@ class Row:
     metrics: Metrics | None
     original: Metrics | None
     compared: tuple[Compared, ...]
+    device: str = "cpu"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -53,6 +54,7 @@ class Row:
             "operator": self.operator,
             "implementation": self.implementation,
             "dtype": self.dtype,
+            "device": self.device,
             "status": self.status.value,
             "reason": self.reason,
             "cases": self.cases,
@@ -83,9 +85,10 @@ def run(
     implementations: Sequence[str] = cases.OURS,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Row]:
-    """Rows for every operator named, in order: operator, dtype, implementation.
+    """Rows for every operator named, in order: operator, dtype, device, implementation.
 
-    With torch installed, forward and gradients on tensors; without it, tile kernels forward on NumPy arrays.
+    With torch installed, forward and gradients on tensors, on every device; without it, tile kernels forward
+    on NumPy arrays.
     """
     from portkit.runtime.ops import operators
 
@@ -95,7 +98,8 @@ def run(
         progress(f"parity of {name}")
         for dtype in dtypes:
             if cases.torch_installed():
-                rows += _torch_rows(known[name], dtype, implementations)
+                for device in cases.devices():
+                    rows += _torch_rows(known[name], dtype, implementations, device=device)
             else:
                 rows += _numpy_rows(known[name], dtype, implementations)
     return rows
@@ -112,7 +116,8 @@ def recorded(run: Run, *, implementations: Sequence[str] = cases.OURS) -> tuple[
         groups.setdefault((one.operator, one.dtype), []).append(one.sample)
     rows: list[Row] = []
     for (name, dtype), samples in groups.items():
-        rows += _torch_rows(known[name], dtype, implementations, samples)
+        for device in cases.devices():
+            rows += _torch_rows(known[name], dtype, implementations, samples, device=device)
     return rows, left
 
 
@@ -131,41 +136,49 @@ def forced(implementation: str) -> Iterator[None]:
 
 
 def _torch_rows(
-    operator: Operator, dtype: str, implementations: Sequence[str], samples: Iterable[Sample] | None = None
+    operator: Operator,
+    dtype: str,
+    implementations: Sequence[str],
+    samples: Iterable[Sample] | None = None,
+    *,
+    device: str = "cpu",
 ) -> Iterator[Row]:
     if dtype not in operator.tolerance:
-        yield from (_skipped(operator, name, dtype, f"has no bound for {dtype}") for name in implementations)
+        for name in implementations:
+            yield replace(_skipped(operator, name, dtype, f"has no bound for {dtype}"), device=device)
         return
     found: dict[str, list[Compared]] = {name: [] for name in implementations}
     for sample in operator.samples() if samples is None else samples:
-        for name, compared in _torch_sample(operator, sample, dtype, implementations, samples is not None):
+        call = cases.torch_call(sample, dtype, device)
+        for name, compared in _torch_sample(
+            operator, sample.id, call, dtype, implementations, samples is not None
+        ):
             found[name].append(compared)
-    yield from (_row(operator, name, dtype, found[name]) for name in implementations)
+    yield from (replace(_row(operator, name, dtype, found[name]), device=device) for name in implementations)
 
 
 def _torch_sample(
-    operator: Operator, sample: Sample, dtype: str, implementations: Sequence[str], recorded: bool
+    operator: Operator, sample: str, call: Call, dtype: str, implementations: Sequence[str], recorded: bool
 ) -> Iterator[tuple[str, Compared]]:
-    call = cases.torch_call(sample, dtype)
     try:
         truth = cases.oracle(operator, call, dtype)
         with forced("vendor"):
             original = cases.run_torch(operator, call, dtype)
     except PortkitError as error:  # random numbers, for one: there is no oracle for them
         skipped = Verdict(Status.SKIPPED, error.message)
-        yield from ((name, Compared(sample.id, "result", skipped)) for name in implementations)
+        yield from ((name, Compared(sample, "result", skipped)) for name in implementations)
         return
     for name in implementations:
         if name == "vendor":
             verdicts = _judge(operator, dtype, original, truth, original, VENDOR_SLACK, recorded=recorded)
         elif reason := _not_run(operator, name, call):
-            yield name, Compared(sample.id, "result", Verdict(Status.SKIPPED, reason))
+            yield name, Compared(sample, "result", Verdict(Status.SKIPPED, reason))
             continue
         else:
             with forced(name):
                 ours = cases.run_torch(operator, call, dtype)
             verdicts = _judge(operator, dtype, ours, truth, original, 1.0, recorded=recorded)
-        yield from ((name, Compared(sample.id, output, verdict)) for output, verdict in verdicts)
+        yield from ((name, Compared(sample, output, verdict)) for output, verdict in verdicts)
 
 
 def _judge(

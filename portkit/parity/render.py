@@ -42,7 +42,8 @@ def terminal(document: Mapping[str, Any], *, colour: bool = False, width: int = 
 
 def _table(rows: Sequence[Mapping[str, Any]], narrow: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("operator", "kernel", "dtype", "verdict"):
+    devices = {row.get("device", "cpu") for row in rows} != {"cpu"}
+    for name in ("operator", "kernel", "dtype", *(["device"] if devices else []), "verdict"):
         table.add_column(name, no_wrap=True)
     columns = _NARROW if narrow else _WIDE
     for name in columns:
@@ -52,9 +53,9 @@ def _table(rows: Sequence[Mapping[str, Any]], narrow: bool) -> Table:
             continue
         verdict = Text(row["status"], style=STYLES[row["status"]])
         cells = _cells(row)
-        table.add_row(
-            row["operator"], row["implementation"], row["dtype"], verdict, *(cells[name] for name in columns)
-        )
+        first = [row["operator"], row["implementation"], row["dtype"]]
+        first += [row.get("device", "cpu")] if devices else []
+        table.add_row(*first, verdict, *(cells[name] for name in columns))
     return table
 
 

@@ -11,7 +11,7 @@ import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import portkit
 from portkit.errors import UsageError
 from portkit.files import write_atomically
+from portkit.parity import timeline
 from portkit.parity.compare import plain
 
 KIND = "portkit-trace"
@@ -41,6 +42,7 @@ class Run:
     rates: tuple[float, ...] = ()  # of learning, all parameter groups in one number
     parameters: tuple[float, ...] = ()  # norm of all
     calls: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)
+    timeline: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)  # of some steps
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -91,6 +93,7 @@ def run_of(rows: Iterable[Mapping[str, Any]], error: str) -> Run:
         rates=tuple(sum(float(v) ** 2 for v in row["rates"]) ** 0.5 for row in steps),
         parameters=tuple(float(row["parameters"]) for row in steps),
         calls=tuple(_steps(rows)),
+        timeline=next((row["timeline"] for row in rows if "timeline" in row), None),
     )
 
 
@@ -150,6 +153,8 @@ def _lines(name: str, run: Run) -> list[str]:
         )
     }
     first = {name: curves, "error": run.error, "seconds": run.seconds, "calls": len(run.calls)}
+    if run.timeline is not None:
+        first["timeline"] = run.timeline
     return [json.dumps(first), *(json.dumps(call) for call in run.calls)]
 
 
@@ -191,10 +196,9 @@ def _trace(rows: Sequence[Mapping[str, Any]]) -> Trace:
         calls = rows[at + 1 : at + 1 + count]
         if len(calls) != count or not all(isinstance(call["step"], int) for call in calls):
             raise ValueError("calls are missing")
-        curves = {key: tuple(float(v) for v in values) for key, values in first[name].items()}
-        runs[name].append(
-            Run(error=str(first["error"]), seconds=float(first["seconds"]), calls=tuple(calls), **curves)
-        )
+        curves: dict[str, Any] = {key: tuple(float(v) for v in values) for key, values in first[name].items()}
+        made = Run(error=str(first["error"]), seconds=float(first["seconds"]), calls=tuple(calls), **curves)
+        runs[name].append(replace(made, timeline=timeline.checked(first.get("timeline"))))
         at += 1 + count
     (run,) = runs["run"]
     arguments = tuple(str(word) for word in head["arguments"])

@@ -23,6 +23,7 @@ __all__ = ["Options", "Run", "Script", "TrainingReport", "compare", "record", "r
 CONTROL_STEPS = 5
 OBSERVED = 2  # steps whose calls are recorded
 NOISE = (101, 202)  # seeds of the runs with other rounding
+PROFILED = (2, 3)  # steps before, and during, what a timeline shows
 
 Progress = Callable[[str], None]
 
@@ -108,13 +109,15 @@ def run(
     fault: bool = False,
     calls: int = 0,
     rounding: int = 0,
+    timeline: tuple[int, int] | None = None,
     device: str = "cpu",
 ) -> Run:
     """Run a training script in a child process and record its curves.
 
     `steps` optimizer steps at most (0: to its end); `timeout` in seconds; with `fault`, the largest gradient
     is lost before each step; `calls`: during how many steps modules and operators are recorded; `rounding`:
-    seed of disturbed rounding.  Raises UsageError if there is no such script.
+    seed of disturbed rounding; `timeline`: how many steps pass before how many are profiled.  Raises
+    UsageError if there is no such script.
     """
     if not (script.root / script.script).is_file():
         raise UsageError(
@@ -128,6 +131,7 @@ def run(
         "fault": fault,
         "calls": calls,
         "noise": rounding,
+        "timeline": timeline,
         "standin": script.standin,
         "float16": script.float16,
     }
@@ -142,15 +146,24 @@ def run(
                 settings=settings,
                 environment={**hidden, **script.environment},
                 timeout=timeout,
+                fork=device == "cpu",
             )
         )
         return trace.run_of(trace.read_rows(file), error)
 
 
 def record(
-    script: Script, options: Options, *, device: str = "cpu", progress: Progress = lambda line: None
+    script: Script,
+    options: Options,
+    *,
+    device: str = "cpu",
+    timeline: bool = False,
+    progress: Progress = lambda line: None,
 ) -> Trace:
-    """Run a script as it is and with other rounding.  What went wrong stands in the run's `error`."""
+    """Run a script as it is, with other rounding, and profiled for a `timeline`.
+
+    What went wrong stands in the run's `error`.
+    """
     progress(f"running: {script.label}")
     again = partial(
         run,
@@ -166,8 +179,24 @@ def record(
     for number in NOISE if options.tolerance is None and not _bad(base) else ():
         progress(f"running: {script.label}, rounded otherwise")
         disturbed.append(again(rounding=number))
+    if timeline and not _bad(base):
+        progress(f"running: {script.label}, profiled")
+        base = replace(base, timeline=_profiled(script, options, device))
     environment = {**trace.environment(), "device": device, "stand-in": script.standin}
     return Trace(script.script, script.arguments, options.seed, base, tuple(disturbed), environment)
+
+
+def _profiled(script: Script, options: Options, device: str) -> Mapping[str, Any] | None:
+    """The timeline of a run of its own, which ends after one step whose work is counted."""
+    made = run(
+        script,
+        seed=options.seed,
+        steps=sum(PROFILED) + 1,
+        timeout=options.timeout,
+        timeline=PROFILED,
+        device=device,
+    )
+    return made.timeline
 
 
 def _bad(run: Run) -> str:
