@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from portkit import callgraph, coherence, imports, inventory, suppress
 from portkit.cells import Unit, asks_for_accelerator
 from portkit.context import UnitContext
-from portkit.facts import Facts, gather
+from portkit.facts import Facts, Moving, gather, taken_by
 from portkit.finding import Effort, Finding, Location, Suppressed, Unparsed
 from portkit.imports import Imports
 from portkit.links import NONE, Links
@@ -221,7 +221,7 @@ def _visit(
         ctx = UnitContext(source.path, source.kind, unit, operators, tree, result.links)
         found = coherence.hold_back(_ask(table, tree, ctx), rules.opening, tree, ctx)
         if source.kind is Kind.PYTHON and not result.links:
-            result.facts = gather(tree, ctx.names, ctx.flow)
+            result.facts = gather(tree, ctx.names, ctx.flow, _moving(near, tree, ctx))
         if count and "torch" in source.text:
             result.uses += inventory.uses(tree, ctx.names, unit.cell)
         result.code = result.code or callgraph.Code()
@@ -234,6 +234,15 @@ def _visit(
     if unit.cell is not None:
         prelude.add(module)
     return found
+
+
+def _moving(near: Iterable[Rule], tree: Tree, ctx: UnitContext) -> Moving | None:
+    """What the rules say of code that moves only together with that of other files."""
+    said = [found for rule in near if (found := rule.moving(tree.module, ctx)) is not None]
+    if not said:
+        return None
+    nodes = [node for _, items in said for node in items]
+    return Moving("; ".join(why for why, _ in said if why), taken_by(nodes, tree, ctx.names))
 
 
 def _ask(table: Dispatch, tree: Tree, ctx: UnitContext) -> list[Finding]:

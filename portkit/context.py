@@ -129,6 +129,10 @@ class UnitContext:
     def is_device_setting(self, key: str) -> bool:
         return any(key.lower() == name.lower() for name in self.links.settings)
 
+    @property
+    def held(self) -> str:
+        return self.links.held
+
     def is_assigned_elsewhere(self, node: ast.AST) -> bool:
         self.names.resolve(node)
         meaning = self.names.elsewhere.get(node)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit import callers, coverage, packages, reach, ruleset
+from portkit import callers, coverage, packages, reach, ruleset, tables
 from portkit.callgraph import Code
 from portkit.cells import Unit
 from portkit.check import CODE, Rules, check_source
@@ -148,9 +148,10 @@ def _outside_project(
     of_others = {rule.id for rule in rules if rule.of_others}
 
     def is_own(item: Finding) -> bool:
-        if item.rule in of_others:
-            return own.holds(item.qualified_name or "")
-        name = (item.qualified_name or "").partition(".")[0]
+        full = item.qualified_name or ""
+        if item.rule in of_others:  # a folder that is called like a library may be about it
+            return full not in tables.packages() and own.holds(full)
+        name = full.partition(".")[0]
         return item.rule in about_imports and name in modules and own.has(item.location.path, name)
 
     return [item for item in findings if not is_own(item)]

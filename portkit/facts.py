@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from portkit import settings, tables
+from portkit import settings
 from portkit.flow import Flow, looks_like_device
 from portkit.names import Names
 from portkit.scopes import FUNCTIONS, Binding, Bound, Tree
 
 _BUILTINS = frozenset(dir(builtins))
+_OTHERS = frozenset({"torch", "triton"})  # packages that nobody looks at as their own
 _WORDS = ("cuda", "nccl")  # texts that matter across modules
 
 
@@ -41,6 +42,14 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Moving:
+    """Code of a module that calls code of others without leaving a compiler: all of it moves, or none."""
+
+    stays: str  # why it can't be moved; empty if it can
+    shares: tuple[str, ...]  # of `wants`: what it takes from other modules
+
+
+@dataclass(frozen=True)
 class Facts:
     """Of one module; small, and the same for the same text."""
 
@@ -53,12 +62,13 @@ class Facts:
     patches: tuple[str, ...]  # of those: assigned to from here
     offers: tuple[str, ...] = ()  # options and fields whose value is a CUDA device
     takes: tuple[str, ...] = ()  # settings that are used as a device: `args.where` → "where"
+    moving: Moving | None = None  # code that moves only together with that of other modules
 
 
 OTHER = Export(Kind.OTHER)
 
 
-def gather(tree: Tree, names: Names, flow: Flow) -> Facts:
+def gather(tree: Tree, names: Names, flow: Flow, moving: Moving | None = None) -> Facts:
     """The facts of a parsed file."""
     wants, sinks, calls, patches = _wanted(tree, names, flow)
     return Facts(
@@ -71,7 +81,22 @@ def gather(tree: Tree, names: Names, flow: Flow) -> Facts:
         patches=tuple(sorted(patches)),
         offers=tuple(sorted(settings.offered(tree))),
         takes=tuple(sorted(settings.taken(tree, flow))),
+        moving=moving,
     )
+
+
+def taken_by(nodes: Iterable[ast.AST], tree: Tree, names: Names) -> tuple[str, ...]:
+    """The names that pieces of code take from what may be other modules of the program."""
+    stars = [package for item in tree.star_imports if may_be_own(package := _package(item))]
+    unbound = set(_unbound(tree)) if stars else set()
+    found: set[str] = set()
+    for use in (item for node in nodes for item in ast.walk(node) if isinstance(item, ast.Name)):
+        target = names.resolve(use)
+        if target is not None and may_be_own(target):
+            found.add(_longest(tree, use, target)[0])
+        elif use.id in unbound:
+            found |= {f"{star}{'' if star.endswith('.') else '.'}{use.id}" for star in stars}
+    return tuple(sorted(found))
 
 
 def _package(item: ast.ImportFrom) -> str:
@@ -150,9 +175,12 @@ def _public(tree: Tree) -> tuple[str, ...] | None:
 
 
 def may_be_own(target: str) -> bool:
-    """Whether an imported name may be one of the program's own modules, or belong to one."""
+    """Whether an imported name may be one of the program's own modules, or belong to one.
+
+    A CUDA library may be the program that is looked at: only `project.py` can tell.
+    """
     root = target.partition(".")[0]
-    return not root or (root not in tables.packages() and root not in sys.stdlib_module_names)
+    return not root or (root not in _OTHERS and root not in sys.stdlib_module_names)
 
 
 def _wanted(tree: Tree, names: Names, flow: Flow) -> tuple[set[str], set[str], set[str], set[str]]:

@@ -30,12 +30,23 @@ def links_of(
     `unsure` are files of settings with texts that are not known to be devices.
     """
     python = {item.path: item for item in found if item.kind is Kind.PYTHON}
-    project = Project(python, facts, _OnDemand(python))
+    project = Project(python, facts, _OnDemand(python), _package(python))
     links = project.links()
     settings = project.settings() if unsure else frozenset()
     if settings:
         links |= dict.fromkeys(unsure, Links(settings=tuple(sorted(settings))))
     return links
+
+
+def _package(python: Mapping[str, Found]) -> list[str]:
+    """The name of the package that the root of a scan is, by the `__init__.py` in it; empty if it is none."""
+    first = python.get("__init__.py")
+    names: list[str] = []
+    folder = first.file.absolute().parent if first is not None else None
+    while folder is not None and folder.name and (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return names
 
 
 class _OnDemand:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from portkit import tables
+from portkit import tables, together
 from portkit.facts import OTHER, Export, Facts, Kind, may_be_own
 from portkit.finding import Alias
 from portkit.links import Links, Meaning
@@ -32,7 +32,11 @@ class _End:
 class Project:
     """All Python files of a scan, by path relative to its root."""
 
-    def __init__(self, paths: Iterable[str], facts: Mapping[str, Facts], load: Load) -> None:
+    def __init__(
+        self, paths: Iterable[str], facts: Mapping[str, Facts], load: Load, package: Sequence[str] = ()
+    ) -> None:
+        """`package`: the name of the package that the root itself is; empty if it is none."""
+        self._package = tuple(package)
         self._compared: set[tuple[str, str, str]] = set()  # star imports that are being compared
         self.facts = dict(facts)
         self.paths = frozenset(path for path in paths if path.endswith(".py"))
@@ -42,6 +46,7 @@ class Project:
         self._modules: dict[tuple[str, str], str | None] = {}
         self._exports: dict[str, dict[str, Export]] = {}
         self._words = {part for path in self.paths for part in path.removesuffix(".py").split("/")}
+        self._words.update(self._package[:1])
         for path in self.paths:
             if path.endswith("/__init__.py"):
                 folder = posixpath.dirname(path)
@@ -62,6 +67,13 @@ class Project:
             for name in found.sinks:
                 for other, local in self._place(path, name):
                     self._sinks[other].add(local)
+        self._held = together.held(self.facts, self._files)
+
+    def _is_own(self, target: str) -> bool:
+        """Whether a name is one of the program's own modules, or belongs to one, as far as can be told."""
+        root = target.partition(".")[0]
+        ours = root in self._tops or root in self._package[:1]
+        return may_be_own(target) and (ours or root not in tables.packages())
 
     def settings(self) -> frozenset[str]:
         """Names of settings that a file of the program uses as a device."""
@@ -93,7 +105,7 @@ class Project:
                     values[cut] = end.export.target
                 elif end.export.kind is Kind.FUNCTION and cut in facts.calls and end.export.parameters:
                     parameters[cut] = end.export.parameters
-        stars = tuple(star for star, _ in facts.stars if may_be_own(star) and self._is_known(path, star))
+        stars = tuple(star for star, _ in facts.stars if self._is_own(star) and self._is_known(path, star))
         used = any(name.startswith(f"{star}.") for star in stars for name in names)
         return Links(
             tuple(sorted(names.items(), key=lambda item: item[0])),
@@ -104,6 +116,7 @@ class Project:
             tuple(sorted(self._hidden(path, facts))),
             tuple(name for name in facts.offers if self._takers.get(name, {path}) != {path}),
             tuple(sorted(self._needed.get(path, ()))),
+            self._held.get(path, ""),
         )
 
     def _hidden(self, path: str, facts: Facts) -> Iterator[str]:
@@ -126,10 +139,10 @@ class Project:
             return
         if export is None:
             for star, _ in facts.stars:
-                other = self._module(module, star) if may_be_own(star) else None
+                other = self._module(module, star) if self._is_own(star) else None
                 if other is not None:
                     self._need_of(other, rest, depth + 1)
-        elif export.kind is Kind.IMPORT and may_be_own(export.target):
+        elif export.kind is Kind.IMPORT and self._is_own(export.target):
             self._need(module, ".".join((export.target, *rest[1:])), depth)
         elif export.kind is Kind.IMPORT and export.target.startswith("torch."):
             self._needed[module].add(rest[0])
@@ -146,7 +159,7 @@ class Project:
         facts = self._of(module, "*") if module is not None else None
         if facts is None or module is None or depth > _DEPTH:
             return False
-        return all(may_be_own(name) and self._is_known(module, name, depth + 1) for name, _ in facts.stars)
+        return all(self._is_own(name) and self._is_known(module, name, depth + 1) for name, _ in facts.stars)
 
     def _through(self, path: str, facts: Facts, name: str) -> _End | None:
         """What a name is that can only have come through a star import of the file itself."""
@@ -229,7 +242,7 @@ class Project:
 
     def _brings(self, module: str, star: str, name: str, depth: int = 0) -> bool:
         """Whether a star import of a module of the program is known to bind a name."""
-        other = self._module(module, star) if may_be_own(star) and depth < _DEPTH else None
+        other = self._module(module, star) if self._is_own(star) and depth < _DEPTH else None
         theirs = self._of(other, "__all__") if other is not None else None
         if theirs is None or other is None:
             return False
@@ -251,7 +264,7 @@ class Project:
         several: bool,
         seen: set[tuple[str, str]],
     ) -> _End | None:
-        if not may_be_own(target):
+        if not self._is_own(target):
             outside = ".".join((target, *more)) if target.partition(".")[0] in tables.packages() else ""
             return _End(OTHER, more, steps, assigned, several, "", outside) if outside else None
         found = self._split(module, target)
@@ -275,7 +288,7 @@ class Project:
         """The one meaning that the star imports of a module give a name; None if they give two."""
         ends: dict[str, _End] = {}
         for star, line in facts.stars:
-            if not may_be_own(star):
+            if not self._is_own(star):
                 return None  # may bring any name
             other = self._module(module, star)
             theirs = self._of(other, "__all__") if other is not None else None
@@ -343,13 +356,15 @@ class Project:
         if not parts:
             return None
         found = {file for top in self._search(path, parts[0]) if (file := self._file(top, parts)) is not None}
+        if self._package and tuple(parts[: len(self._package)]) == self._package:
+            found |= {file} if (file := self._file("", parts[len(self._package) :])) is not None else set()
         return found.pop() if len(found) == 1 else None
 
     def _search(self, path: str, first: str) -> set[str]:
         """Folders in which an import of the file at `path` may look for a top-level module."""
         folder = posixpath.dirname(path)
         places = {folder, "", *self._tops.get(first, ())}
-        while posixpath.join(folder, "__init__.py") in self.paths:
+        while folder and posixpath.join(folder, "__init__.py") in self.paths:
             folder = posixpath.dirname(folder)
         return places | {folder, *_above(path)}
 
@@ -364,6 +379,10 @@ class Project:
         if posixpath.basename(module) != "__init__.py":
             return None
         return self._file(posixpath.dirname(module), [name])
+
+    def _files(self, path: str, name: str) -> frozenset[str]:
+        """The files that bind what another module of the program calls `name`."""
+        return frozenset(file for file, _ in self._place(path, name))
 
     def _place(self, path: str, name: str) -> set[tuple[str, str]]:
         """File and name of what another module of the program binds under `name`; empty if not known."""

@@ -5,19 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from portkit import tables
+from portkit import manifests, tables
 from portkit.scopes import Bound, Tree
 from portkit.source import Kind, Source
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class Requirement(NamedTuple):
@@ -52,6 +46,12 @@ _WITH_VALUE = (  # options whose next word is no package
     *("--config-settings", "-C", "--override", "--resolution", "--torch-backend", "--group", "--extra"),
 )
 _KEYWORDS = ("install_requires", "extras_require", "setup_requires", "tests_require")
+_READERS: Mapping[str, Callable[[str], Iterable[str]]] = {
+    "pyproject.toml": manifests.of_pyproject,
+    "pixi.toml": manifests.of_pixi,
+    "Pipfile": manifests.of_pipfile,
+    "setup.cfg": manifests.of_setup_cfg,
+}
 _HEADER = re.compile(r"^(?P<key>[\w-]+)\s*:")
 
 
@@ -77,8 +77,9 @@ def of_source(source: Source) -> list[Requirement]:
     if source.kind is Kind.REQUIREMENTS:
         conda = source.path.endswith((".yml", ".yaml"))
         return list(_conda(source.text) if conda else _listed(source.text))
-    if source.kind is Kind.TOML and PurePosixPath(source.path).name == "pyproject.toml":
-        return list(_pyproject(source.text))
+    reader = _READERS.get(PurePosixPath(source.path).name)
+    if reader is not None:
+        return list(_placed(reader(source.text), source.text))
     if source.kind in (Kind.SHELL, Kind.DOCKERFILE, Kind.YAML):
         return list(_installed(source.text, None)) if "install" in source.text else []
     if source.kind is Kind.NOTEBOOK:
@@ -164,47 +165,18 @@ def _without_build(text: str) -> str:
     return "=".join(parts[:2]) if len(parts) == 3 and parts[1] else text
 
 
-def _pyproject(text: str) -> Iterator[Requirement]:
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return
+def _placed(items: Iterable[str], text: str) -> Iterator[Requirement]:
+    """Requirements with the lines of a text in which they stand."""
     lines = text.splitlines()
-    for item in _of_tables(data):
+    for item in items:
         for found in _one(item, 0):
-            word = item.strip().partition("[")[0]
-            at = (number for number, line in enumerate(lines, start=1) if word in line)
-            short = (number for number, line in enumerate(lines, start=1) if found.name in normal(line))
-            yield found._replace(line=next(at, next(short, 1)))
-
-
-def _of_tables(data: Mapping[str, Any]) -> Iterator[str]:
-    project = _table(data, "project")
-    build = _table(data, "build-system")
-    groups = [*_table(project, "optional-dependencies").values(), *_table(data, "dependency-groups").values()]
-    for listed in (project.get("dependencies"), build.get("requires"), *groups):
-        yield from (item for item in listed if isinstance(item, str)) if isinstance(listed, list) else ()
-    poetry = _table(_table(data, "tool"), "poetry")
-    holders = [poetry, *(item for item in _table(poetry, "group").values() if isinstance(item, dict))]
-    for holder in holders:
-        for key in ("dependencies", "dev-dependencies"):
-            for name, value in _table(holder, key).items():
-                if name != "python":
-                    yield name + _poetry_version(value)
-
-
-def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = data.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _poetry_version(value: object) -> str:
-    version = value.get("version", "") if isinstance(value, dict) else value
-    if not isinstance(version, str) or version in ("", "*"):
-        return ""
-    if version[0].isdigit():
-        return f"=={version}"
-    return version.replace("^", ">=") if version[0] != "~" or version.startswith("~=") else f">={version[1:]}"
+            word = re.split(r"[\s\[=<>!~@;(]", item.strip(), maxsplit=1)[0]
+            whole = re.compile(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])")
+            key = re.compile(rf"\s*[\"']?{re.escape(word)}[\"']?\s*=")
+            exact = re.compile(re.escape(item))
+            tests: tuple[Callable[[str], object], ...] = (exact.search, key.match, whole.search)
+            places = (n for test in tests for n, line in enumerate(lines, start=1) if test(line))
+            yield found._replace(line=next(places, 1))
 
 
 def _shell_lines(text: str) -> str:

@@ -62,6 +62,10 @@ class Context(Protocol):
     def is_device_setting(self, key: str) -> bool:
         """Whether a file of the program uses the setting `key` (in any case) as a device: `cfg.key`."""
 
+    @property
+    def held(self) -> str:
+        """Why other files keep back what `Rule.moving` says of this one; empty if they do not."""
+
     def is_assigned_elsewhere(self, node: ast.AST) -> bool:
         """Whether another module of the program assigned the name that `node` means: reported there."""
 
@@ -133,6 +137,11 @@ class Rule:
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
         """Look at a file that is not Python."""
         return ()
+
+    def moving(self, module: ast.AST, ctx: Context) -> tuple[str, Sequence[ast.AST]] | None:
+        """What of a file can only move together with what it calls in other files: why it can't be moved
+        (empty if it can), and the nodes that call.  The links of the file then say if others keep it back."""
+        return None
 
     @classmethod
     def configured(cls, apis: tuple[Path, ...]) -> type[Rule]:

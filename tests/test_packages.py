@@ -83,6 +83,49 @@ def test_pyproject() -> None:
     assert required("pyproject.toml", "project = 3\n[tool]\npoetry = [1]\n") == []
 
 
+def test_tools_with_tables_of_their_own() -> None:
+    text = (
+        '[project]\ndependencies = [\n  "torchvision",\n  "torch>=2",\n]\n[dependency-groups]\ntrain = '
+        '["apex==1", {include-group = "test"}]\n'
+        '[tool.pdm.dev-dependencies]\ngpu = ["xformers==0.0.28"]\n'
+        '[tool.uv]\ndev-dependencies = ["triton>=3"]\nno-build-isolation-package = ["flash-attn"]\n'
+        '[tool.poetry.group.gpu.dependencies]\nbitsandbytes = {version = "0.43.0", optional = true}\n'
+        'flash-attn = {git = "https://example.com/x/flash-attention"}\n'
+        '[tool.hatch.envs.gpu]\nextra-dependencies = ["cupy-cuda12x"]\nfeatures = ["deepspeed"]\n'
+        '[tool.pixi.feature.gpu.dependencies]\ncuda-version = "12.*"\n'
+    )
+    assert required("pyproject.toml", text) == [
+        ("torchvision", "", 3),
+        ("torch", ">=2", 4),
+        ("apex", "==1", 7),
+        ("bitsandbytes", "==0.43.0", 14),
+        ("flash-attn", "@ git+https://example.com/x/flash-attention", 15),
+        ("xformers", "==0.0.28", 9),
+        ("triton", ">=3", 11),
+        ("cupy-cuda12x", "", 17),
+        ("cuda-version", "==12.*", 20),
+    ]
+
+
+def test_other_manifests() -> None:
+    assert required(
+        "Pipfile",
+        '[[source]]\nname = "pypi"\n[packages]\ntorch = {version = "==2.1.0", index = "x"}\nxformers = "*"\n'
+        '[dev-packages]\npytest = ">=7"\n[train]\nflash-attn = "==2.5"\n[scripts]\napex = "run"\n',
+    ) == [("torch", "==2.1.0", 4), ("xformers", "", 5), ("pytest", ">=7", 7), ("flash-attn", "==2.5", 9)]
+    assert required(
+        "setup.cfg",
+        "[metadata]\nname = x\n[options]\npackages = apex\ninstall_requires =\n    torch>=2  # why\n"
+        "    flash-attn==2.1\n"
+        "[options.extras_require]\ngpu = cupy>=1; python_version < '4'\n[tool:pytest]\nmarkers = triton\n",
+    ) == [("torch", ">=2", 6), ("flash-attn", "==2.1", 7), ("cupy", ">=1", 9)]
+    assert required("setup.cfg", "no section\n") == []
+    assert required("Pipfile", "[packages\n") == []
+    assert required("pixi.toml", '[dependencies]\ntorch = "2.1.*"\n[tasks]\napex = "run"\n') == [
+        ("torch", "==2.1.*", 2)
+    ]
+
+
 def test_commands_that_install() -> None:
     text = (
         "FROM x\nRUN pip install --no-cache-dir -r requirements.txt && \\\n"

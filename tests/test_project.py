@@ -355,3 +355,117 @@ def test_a_star_import_below_may_bring_the_same_thing(tmp_path: Path) -> None:
         ("pkg/other.py", Support.UNKNOWN),
         ("pkg/train.py", Support.AUTO),
     ]
+
+
+_TRITON = "import triton\nimport triton.language as tl\n"
+_HELPER = f"{_TRITON}@triton.jit\ndef helper(x):\n    return tl.exp(x)\n"
+_REFUSED = f"{_TRITON}@triton.jit\ndef helper(x):\n    return tl.inline_asm_elementwise(x)\n"
+
+
+def _kernel(takes: str, calls: str = "helper") -> str:
+    return f"{_TRITON}{takes}\n@triton.jit\ndef kernel(x):\n    tl.store(x, {calls}(tl.load(x)))\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "stay"),
+    [
+        pytest.param({"a.py": _kernel("from b import helper"), "b.py": _HELPER}, set(), id="both move"),
+        pytest.param(
+            {"a.py": _kernel("from b import helper"), "b.py": _REFUSED}, {"a.py", "b.py"}, id="callee stays"
+        ),
+        pytest.param(
+            {"a.py": _kernel("import b", "b.helper"), "b.py": _REFUSED},
+            {"a.py", "b.py"},
+            id="through its module",
+        ),
+        pytest.param(
+            {"a.py": _kernel("from b import *"), "b.py": _REFUSED}, {"a.py", "b.py"}, id="through a star"
+        ),
+        pytest.param(
+            {
+                "p/__init__.py": "",
+                "p/a.py": _kernel("from .inner import helper"),
+                "p/inner/__init__.py": "from .b import helper\n",
+                "p/inner/b.py": _REFUSED,
+            },
+            {"p/a.py", "p/inner/b.py"},
+            id="re-exported",
+        ),
+        pytest.param(
+            {
+                "a.py": _kernel("from b import middle", "middle"),
+                "b.py": _kernel("from c import helper").replace("def kernel", "def middle"),
+                "c.py": _REFUSED,
+            },
+            {"a.py", "b.py", "c.py"},
+            id="two files on",
+        ),
+        pytest.param(
+            {
+                "a.py": _kernel("from b import helper") + "    tl.device_print('x')\n",
+                "b.py": _HELPER,
+                "c.py": _kernel("from b import helper"),
+            },
+            {"a.py", "b.py", "c.py"},
+            id="caller stays",
+        ),
+        pytest.param(
+            {
+                "a.py": _kernel("from b import SIZE", "abs") + "def run(x):\n    kernel[(SIZE,)](x)\n",
+                "b.py": _REFUSED + "SIZE = 4\n",
+            },
+            {"b.py"},
+            id="only the launch takes something",
+        ),
+        pytest.param(
+            {
+                "a.py": _kernel("from b import cached").replace("@triton.jit", "@cached()\n@triton.jit"),
+                "b.py": _REFUSED + "def cached():\n    return lambda f: f\n",
+            },
+            {"a.py", "b.py"},
+            id="a decorator",
+        ),
+    ],
+)
+def test_kernels_move_with_the_functions_that_they_call(
+    files: dict[str, str], stay: set[str], tmp_path: Path
+) -> None:
+    found = [item for item in scanned(tmp_path, files) if item.rule == "PK103"]
+    assert {item.location.path for item in found if item.support is not Support.AUTO} == stay
+
+
+def test_a_package_that_is_scanned_by_itself_knows_its_name(tmp_path: Path) -> None:
+    """Its own `__init__.py` stands in the root: no folder above it is asked for."""
+    root = tmp_path / "outer" / "inner"
+    root.mkdir(parents=True)
+    (tmp_path / "outer" / "__init__.py").touch()
+    files = {
+        "__init__.py": "",
+        "compat.py": SYNC,
+        "a.py": "from outer.inner.compat import synchronize\nsynchronize()  # torch cuda\n",
+        "b.py": "from inner.compat import synchronize\nimport compat\nsynchronize()  # torch cuda\n",
+    }
+    found = scanned(root, files)
+    called = {item.location.path for item in found if item.qualified_name == "torch.cuda.synchronize"}
+    assert called == {"a.py"}
+
+
+def test_a_library_for_cuda_follows_its_own_names(tmp_path: Path) -> None:
+    files = {
+        "flash_attn/__init__.py": "",
+        "flash_attn/compat.py": SYNC,
+        "train.py": "from flash_attn.compat import synchronize\nsynchronize()\n",
+    }
+    assert "torch.cuda.synchronize" in meanings(tmp_path, files)
+
+
+def test_a_folder_called_triton_is_no_triton(tmp_path: Path) -> None:
+    """The server of that name has its scripts in such folders."""
+    files = {
+        "triton/metrics.py": "from triton.core.base import Metrics\n",
+        "triton/core/base.py": "class Metrics: pass\n",
+        "deploy.py": "from triton import metrics\n",
+        "kernels.py": "import triton\nimport triton.ops\ntriton.ops.matmul\n",
+    }
+    found = [item for item in scanned(tmp_path, files) if item.rule == "PK103"]
+    assert [(item.location.path, item.support) for item in found] == [("kernels.py", Support.MANUAL)]

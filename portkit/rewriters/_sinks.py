@@ -6,7 +6,7 @@ import ast
 from enum import Enum
 
 from portkit import branches
-from portkit.rewriters import _devices, _sites
+from portkit.rewriters import _devices, _index, _sites
 from portkit.rule import Context
 
 
@@ -45,6 +45,7 @@ FIRST = {
 _OWN_RULE = frozenset(
     {"torch.device", "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.load"}
 )
+_CASTS = frozenset({"torch.autocast", "torch.amp.autocast"})
 _PARSERS = frozenset(
     {"replace", "split", "strip", "lstrip", "rstrip", "removeprefix", "partition", "index", "find"}
 )
@@ -167,6 +168,11 @@ def _positional(node: ast.expr, child: ast.AST, call: ast.Call, ctx: Context) ->
         return Goal.ELSEWHERE
     if callee in _OWN_RULE:
         return _of_own_rule(node, child)
+    if first and _CASTS & _chosen(call.func, ctx):
+        return Goal.TEXT
+    if callee == "functools.partial" and call.args[1:2] == [child]:
+        bound = ctx.resolve(call.args[0]) or ""
+        return FIRST.get(bound, Goal.TEXT) if bound in FIRST or bound in _OWN_RULE else Goal.UNKNOWN
     if callee.startswith("torch.library.") or last == "register_kernel":
         return Goal.KERNEL
     if first and callee in FIRST:
@@ -179,6 +185,20 @@ def _positional(node: ast.expr, child: ast.AST, call: ast.Call, ctx: Context) ->
         if call.func.attr in _PARSERS:
             return Goal.PARSED
     return _named([_own_parameter(call, child, ctx)], node, ctx)
+
+
+def _chosen(callee: ast.expr, ctx: Context) -> set[str]:
+    """What a callee may be that a condition chose: `scope = autocast if mixed else nullcontext`."""
+    name = _devices.identifier(callee) if isinstance(callee, ast.Name) else ""
+    todo = [callee, *_index.of(callee, ctx).values.get(name, ())]
+    found: set[str] = set()
+    while todo:
+        value = todo.pop()
+        if isinstance(value, ast.IfExp):
+            todo += [value.body, value.orelse]
+        else:
+            found.add(ctx.resolve(value) or "")
+    return found
 
 
 def _own_parameter(call: ast.Call, child: ast.AST, ctx: Context) -> str:

@@ -17,9 +17,11 @@ from portkit.rule import Context
 LANGUAGE = "triton.language"
 OURS = {LANGUAGE: "portkit.runtime.tile.language", "triton": "portkit.runtime.triton"}
 _JIT = "triton.jit"
+_MOVED = frozenset({"portkit.jit", "portkit.runtime.jit", f"{OURS['triton']}.jit"})
 _FROM = re.compile(r"from\s+(?P<module>triton[\w.]*)")
 
 
+_OF_MODULES = frozenset({"__doc__", "__name__", "__version__"})  # what every module has, and nobody compiles
 _STEERING = (ast.For, ast.While, ast.If)
 _STRUCTURE = frozenset({"Slice", "FormattedValue"})  # parts of Subscript and JoinedStr
 
@@ -43,7 +45,7 @@ def _exported() -> frozenset[str]:
 def supported(name: str) -> bool:
     """Whether the runtime has a name of Triton (`triton.language.sum`, `triton.cdiv`)."""
     table = _table()
-    if name in ("triton", LANGUAGE):
+    if name in ("triton", LANGUAGE) or name.rpartition(".")[2] in _OF_MODULES:
         return True
     if not name.startswith(f"{LANGUAGE}."):
         return name.removeprefix("triton.").partition(".")[0] in table["triton"]
@@ -93,10 +95,19 @@ def _is_module(node: ast.expr, ctx: Context) -> bool:
 
 def is_kernel(node: ast.AST, ctx: Context) -> bool:
     """Whether a function is compiled by Triton."""
+    return _JIT in _decorators(node, ctx)
+
+
+def has_moved(node: ast.AST, ctx: Context) -> bool:
+    """Whether a function is compiled by the tile compiler."""
+    return not _MOVED.isdisjoint(_decorators(node, ctx))
+
+
+def _decorators(node: ast.AST, ctx: Context) -> set[str]:
     if not isinstance(node, ast.FunctionDef):
-        return False
+        return set()
     callees = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
-    return any(ctx.resolve(callee) == _JIT for callee in callees)
+    return {ctx.resolve(callee) or "" for callee in callees}
 
 
 def mentions(node: ast.AST, ctx: Context) -> Iterator[str]:
@@ -115,6 +126,25 @@ def mentions(node: ast.AST, ctx: Context) -> Iterator[str]:
 def missing(node: ast.AST, ctx: Context) -> list[str]:
     """Names of Triton in a piece of code that the runtime does not have."""
     return sorted({name for name in mentions(node, ctx) if not supported(name)})
+
+
+@lru_cache(maxsize=4)  # asked for each kernel of a module in turn
+def obstacles(module: ast.AST, ctx: Context) -> tuple[str, ...]:
+    """What in a file keeps its kernels from moving, besides its imports."""
+    found = set(missing(module, ctx))
+    for item in ast.walk(module):
+        if isinstance(item, ast.FunctionDef) and is_kernel(item, ctx):
+            found.update(unknown_syntax(item, ctx))
+    return tuple(sorted(found))
+
+
+def stays(module: ast.AST, ctx: Context) -> str:
+    """Why the kernels of a file can't move, by what stands in the file itself; empty if they can."""
+    edits = rewritten(module, ctx)
+    if isinstance(edits, str):
+        return edits
+    others = obstacles(module, ctx)  # type: ignore[arg-type]  # hashed by identity
+    return f"it uses {', '.join(others)}" if others else ""
 
 
 def features(kernel: ast.FunctionDef, ctx: Context) -> list[str]:

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import DropArgument, Edit, Finding, NameArgument, Phase, Replace, Support
-from portkit.rewriters import _calls, _devices, _references, _sites
+from portkit.rewriters import _calls, _references, _sites
 from portkit.rule import Context
+from portkit.scopes import FUNCTIONS
 
 STANDARD = frozenset({"torch.autocast", "torch.amp.autocast"})
+_DEVICES = frozenset({"torch.device", "portkit.runtime.device"})
 SIGNATURE = "device_type, dtype=None, enabled=True, cache_enabled=None"
 
 
@@ -41,7 +43,8 @@ class CudaAutocast(_references.ReferenceRule):
 
     def _type_of(self, node: ast.expr, ctx: Context, name: str) -> Finding:
         torch, imports = ctx.use("torch")
-        text = f"{torch}.device({ctx.source(node)}).type"
+        whole = ctx.source(node) if isinstance(node, ast.Call) else f"{torch}.device({ctx.source(node)})"
+        text = f"{whole}.type"
         return ctx.finding(
             self,
             node,
@@ -88,13 +91,34 @@ class CudaAutocast(_references.ReferenceRule):
 
 
 def _is_whole_device(node: ast.expr, ctx: Context) -> bool:
-    """Whether a device stands where a device type is wanted."""
+    """Whether a `torch.device` stands where text is wanted; of most variables that can't be told, and text
+    is what they must hold for the program to run."""
     if isinstance(node, ast.Call):
-        return ctx.resolve(node.func) in ("torch.device", "portkit.runtime.device")
-    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return ctx.resolve(node.func) in _DEVICES
+    if not isinstance(node, ast.Name):
         return False
-    name = _devices.identifier(node)
-    return _devices.is_device_name(name) and not {"type", "kind"} & _sites.words(name)
+    functions = (item for item in ctx.parents(node) if isinstance(item, FUNCTIONS))
+    for function in functions:
+        values = _assigned(node.id, function)
+        if values:
+            return all(isinstance(v, ast.Call) and ctx.resolve(v.func) in _DEVICES for v in values)
+        arguments = function.args
+        for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if item.arg == node.id:
+                return item.annotation is not None and ctx.resolve(item.annotation) == "torch.device"
+    return False
+
+
+def _assigned(name: str, function: ast.AST) -> list[ast.expr | None]:
+    """What a function assigns to a name of its own; None for what can't be told."""
+    values: list[ast.expr | None] = []
+    stored = 0
+    for item in _sites.walk_body(function):
+        if isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Store):
+            stored += 1
+        elif isinstance(item, ast.Assign) and [getattr(t, "id", "") for t in item.targets] == [name]:
+            values.append(item.value)
+    return values if len(values) == stored else [None]
 
 
 def _without_device(node: ast.Call, ctx: Context, device: _calls.Argument) -> list[Edit]:

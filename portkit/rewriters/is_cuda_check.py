@@ -6,8 +6,11 @@ import ast
 from collections.abc import Iterable
 
 from portkit.finding import DropStatement, Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _index, _references, _sites, _vendor
+from portkit.rewriters import _references, _sites, _triton, _vendor
 from portkit.rule import Context, Rule
+from portkit.scopes import FUNCTIONS
+
+_Owner = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class IsCudaCheck(Rule):
@@ -17,7 +20,8 @@ class IsCudaCheck(Rule):
     Why: it is false on every other accelerator, though the code behind it may run there.
     Instead: `pk.is_accelerator(x)`. A branch with something of NVIDIA's in it, and TorchScript, keep the
     test; a function that only answers whether a tensor is on CUDA needs a review. Where a function refuses
-    other tensors before it launches a kernel, the refusal goes: the kernel runs on the CPU as well.
+    other tensors before it launches a kernel of Triton's that moves to the tile compiler (PK103), itself or
+    through a function of the same file, the refusal goes: the kernel runs on the CPU as well.
     Safety: the same on CUDA, on the CPU and for tensors on `meta`.
     """
 
@@ -102,16 +106,42 @@ def _refusal(node: ast.Attribute, ctx: Context) -> Edit | None:
 
 
 def _launches(statement: ast.stmt, ctx: Context) -> bool:
-    """Whether the function around a statement launches a kernel: `kernel[grid](...)`."""
-    functions = (p for p in ctx.parents(statement) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    function = next(functions, None)
-    if function is None:
+    """Whether the function around a statement, or one of this file that it calls, launches a kernel that the
+    tile compiler takes: `kernel[grid](...)`."""
+    function = next((item for item in ctx.parents(statement) if isinstance(item, FUNCTIONS)), None)
+    *_, module = ctx.parents(statement)
+    if function is None or ctx.held or not isinstance(module, ast.Module):
         return False
-    index = _index.of(function, ctx)
-    for item in _sites.walk_body(function):
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Subscript):
-            kernel = item.func.value
-            # a table of functions is called like this too, but it is assigned
-            if not isinstance(kernel, ast.Name) or kernel.id not in index.stored:
+    defined = {item.name: item for item in module.body if isinstance(item, (*FUNCTIONS, ast.ClassDef))}
+    moved = {name for name, item in defined.items() if _triton.has_moved(item, ctx)}
+    moving = {name for name, item in defined.items() if _triton.is_kernel(item, ctx)}
+    kernels = moved | (set() if moving and _triton.stays(module, ctx) else moving)
+    if not kernels:
+        return False
+    todo: list[ast.AST] = [function]
+    seen: set[ast.AST] = set()
+    while todo:
+        owner = todo.pop()
+        if owner in seen:
+            continue
+        seen.add(owner)
+        for item in _sites.walk_body(owner):
+            if not isinstance(item, ast.Call):
+                continue
+            if isinstance(item.func, ast.Subscript) and getattr(item.func.value, "id", "") in kernels:
                 return True
+            called = _called(item.func, defined)
+            todo += [called] if called is not None else []
     return False
+
+
+def _called(callee: ast.expr, defined: dict[str, _Owner]) -> ast.AST | None:
+    """The function of this file that a call runs; that of an autograd function is its `forward`."""
+    if isinstance(callee, ast.Name):
+        found = defined.get(callee.id)
+        return found if isinstance(found, FUNCTIONS) else None
+    if not isinstance(callee, ast.Attribute) or callee.attr != "apply":
+        return None
+    owner = defined.get(getattr(callee.value, "id", ""))
+    body = owner.body if isinstance(owner, ast.ClassDef) else []
+    return next((item for item in body if isinstance(item, FUNCTIONS) and item.name == "forward"), None)

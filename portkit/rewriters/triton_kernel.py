@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites, _triton
@@ -20,7 +19,8 @@ class TritonKernel(Rule):
     Why: Triton compiles for GPUs only, and is missing on most other machines.
     Instead: the same kernel through portkit's tile compiler: `import portkit.runtime.triton as triton`
     and `import portkit.runtime.tile.language as tl`; nothing else in the file changes. All kernels of a
-    file move together: one that uses something that the compiler does not take keeps the file as it is.
+    file move together, with the files that they share functions with: one kernel that uses something that the
+    compiler does not take keeps them all as they are.
     Safety: on the CPU the tile compiler compiles the kernel; it chooses its own vector widths, so that
     launch options such as `num_warps` are accepted and have no effect, and sums may be added in another
     order. Tensors on CUDA still go to Triton itself, where it is installed: the same code with the same
@@ -32,6 +32,17 @@ class TritonKernel(Rule):
     phase = Phase.OPERATOR
     minutes = 120
     triggers = (b"triton",)
+    of_others = True  # a folder of the project may be called so, after the server
+
+    def moving(self, module: ast.AST, ctx: Context) -> tuple[str, Sequence[ast.AST]] | None:
+        if not any(True for _ in _triton.imports(module)):
+            return None
+        calling: list[ast.AST] = []
+        for item in ast.walk(module):
+            if isinstance(item, ast.FunctionDef) and _triton.is_kernel(item, ctx):
+                wrappers = [d.func if isinstance(d, ast.Call) else d for d in item.decorator_list]
+                calling += [*item.body, *wrappers]
+        return _triton.stays(module, ctx), calling
 
     def visit_FunctionDef(self, node: ast.FunctionDef, ctx: Context) -> Iterable[Finding]:
         if not _triton.is_kernel(node, ctx):
@@ -39,14 +50,15 @@ class TritonKernel(Rule):
         lost = [*_triton.missing(node, ctx), *_triton.unknown_syntax(node, ctx)]
         *_, module = ctx.parents(node)
         edits = _triton.rewritten(module, ctx)
-        others = _others(module, ctx)  # type: ignore[arg-type]  # hashed by identity
+        others = _triton.obstacles(module, ctx)  # type: ignore[arg-type]  # hashed by identity
         if lost:
             advice = " ".join(dict.fromkeys(filter(None, map(_triton.advice, lost)))) or "Write it otherwise."
             yield self._manual(
                 node, ctx, f"The tile compiler does not take {', '.join(lost)}. {advice}", lost
             )
-        elif isinstance(edits, str):
-            yield self._manual(node, ctx, f"It compiles, but its file can't be moved: {edits}.")
+        elif isinstance(edits, str) or ctx.held:
+            reason = edits if isinstance(edits, str) else ctx.held
+            yield self._manual(node, ctx, f"It compiles, but its file can't be moved: {reason}.")
         elif others:
             yield self._manual(
                 node,
@@ -80,7 +92,7 @@ class TritonKernel(Rule):
             return
         edits = _triton.rewritten(module, ctx)
         lost = _triton.missing(module, ctx)
-        if not isinstance(edits, str) and not lost:
+        if not isinstance(edits, str) and not lost and not ctx.held:
             yield ctx.finding(
                 self,
                 node,
@@ -92,14 +104,14 @@ class TritonKernel(Rule):
             )
             return
         guarded = _sites.in_import_guard(node, ctx)
-        reason = edits if isinstance(edits, str) else f"it uses {', '.join(lost)}"
+        reason = edits if isinstance(edits, str) else f"it uses {', '.join(lost)}" if lost else ctx.held
         yield ctx.finding(
             self,
             node,
             "Triton is imported",
             support=Support.PORTABLE if guarded else Support.MANUAL,
             remedy="The program goes on without it." if guarded else f"The file can't be moved: {reason}.",
-            qualified_name="triton",
+            qualified_name=_module(node),
         )
 
     def _manual(self, node: ast.FunctionDef, ctx: Context, remedy: str, lost: Sequence[str] = ()) -> Finding:
@@ -111,6 +123,14 @@ class TritonKernel(Rule):
             remedy=remedy,
             qualified_name="triton.jit",
         )
+
+
+def _module(node: ast.Import | ast.ImportFrom) -> str:
+    """What of Triton an import names first."""
+    names = [item.name for item in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return node.module if node.module and node.module != "triton" else f"triton.{names[0]}"
+    return next(name for name in names if name.partition(".")[0] == "triton")
 
 
 def _told(kernel: ast.FunctionDef, ctx: Context, lost: Sequence[str]) -> str:
@@ -127,13 +147,3 @@ def _told(kernel: ast.FunctionDef, ctx: Context, lost: Sequence[str]) -> str:
         f"; not taken: {', '.join(item.removeprefix('triton.language.') for item in lost)}" if lost else ""
     )
     return ", ".join(parts) + uses + refused
-
-
-@lru_cache(maxsize=4)  # asked for each kernel of a module in turn
-def _others(module: ast.AST, ctx: Context) -> tuple[str, ...]:
-    """What else in a file keeps its kernels from moving."""
-    found = set(_triton.missing(module, ctx))
-    for item in ast.walk(module):
-        if isinstance(item, ast.FunctionDef) and _triton.is_kernel(item, ctx):
-            found.update(_triton.unknown_syntax(item, ctx))
-    return tuple(sorted(found))
