@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from portkit.finding import DropStatement, Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _references, _sites, _triton, _vendor
+from portkit.rewriters import _index, _references, _sites, _triton, _vendor
 from portkit.rule import Context, Rule
 from portkit.scopes import FUNCTIONS
 
