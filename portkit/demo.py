@@ -175,7 +175,7 @@ def write_report(demo: Demo) -> Path:
         rewrites=demo.before.findings,
         history=history.read(demo.migrated)[0],
         parity=found,
-        training=found["training"],
+        trainings=[found["training"]] if found["training"] else [],
         performance=_performance(demo.training),
         steps=_steps(demo),
         environment=[("CPU cores", str(os.cpu_count() or 1))],

@@ -19,7 +19,9 @@ from portkit.errors import UsageError
 from portkit.finding import Finding, Location, Phase, Support, Unparsed
 from portkit.history import Point
 from portkit.inventory import Seen, Use
-from portkit.reports import _burndown, _diffs, _treemap, _view, html
+from portkit.parity import trace
+from portkit.parity.trace import Run
+from portkit.reports import _burndown, _diffs, _proof, _roofline, _timeline, _treemap, _view, html
 from portkit.reports._chart import chart
 from portkit.requirements import Requirement
 from portkit.templating import code
@@ -82,8 +84,30 @@ PARITY = {
          "cases": 3, "metrics": METRICS},
         {"operator": "gelu", "implementation": "tile", "dtype": "float16", "status": "fail",
          "reason": f"too far {EVIL}", "cases": 3, "metrics": METRICS | {"max_abs": "inf"}},
-    ]
+    ],
+    "modules": [
+        {"module": EVIL, "type": EVIL, "status": "fail", "reason": f"differs {EVIL}", "compared": 3,
+         "worst": 2.5, "controls": 1},
+        {"module": "blocks.0", "type": "Block", "status": "pass", "reason": "", "compared": 9, "worst": 0.125,
+         "controls": 27},
+    ],
 }  # fmt: skip
+TIMELINE = {
+    "device": "cuda", "name": EVIL, "threads": 2, "steps": 1, "left": 3,
+    "lanes": ["thread 1", EVIL], "names": ["step 2", f"kernel {EVIL}", "aten::mm"],
+    "events": [[0, 0, "step", 0, 0.0, 1000.0], [0, 2, "operator", 1, 10.0, 500.0],
+               [1, 1, "kernel", 0, 600.0, 300.0]],
+    "operators": [
+        {"name": "aten::mm", "calls": 2, "seconds": 1e-3, "bytes": 10**6, "flops": 10**8, "dtype": "float32"},
+        {"name": f"portkit::{EVIL}", "calls": 1, "seconds": 5e-4, "bytes": 10**6, "flops": 0, "dtype": EVIL},
+    ],
+    "peaks": [
+        {"what": f"copy {EVIL}", "unit": "B/s", "dtype": "", "rate": 4e9},
+        {"what": "in a cache", "unit": "B/s", "dtype": "", "rate": 4e10},
+        {"what": "product", "unit": "FLOP/s", "dtype": "float32", "rate": 2e11},
+    ],
+}  # fmt: skip
+RECORDED = {"label": EVIL, "script": EVIL, "seconds": 0.5, "timeline": TIMELINE, "perfetto": f"{EVIL}.json"}
 RUN = {"losses": [3.0, 2.0, 1.0], "norms": [1.0, 1.0, 1.0], "error": ""}
 DISTANCE = {"steps": 3, "max_abs": 0.0, "max_rel": 1e-6, "worst_step": 2}
 TRAINING = {
@@ -103,7 +127,8 @@ def full():
             Point("2026-01-02T10:00:00", "scan", {"operator": {"auto": 1}}, 20),
         ],
         parity=PARITY,
-        training=TRAINING,
+        trainings=[TRAINING],
+        runs=[RECORDED, RECORDED | {"label": "plain", "timeline": None}],
         performance={"summary": "ms", "columns": ["run", "ms"], "rows": [["one", EVIL]]},
         steps=[html.Step("Do `this`", EVIL)],
         environment=[("threads", EVIL)],
@@ -129,7 +154,7 @@ def test_nothing_is_loaded_from_elsewhere():
     assert not re.search(r"https?://|url\(|@import|<link|<iframe", page)
     assert {value for name, value in parse(page).attributes if name == "href"} <= {
         "#overview", "#rules", "#findings", "#operators", "#changes", "#parity", "#training", "#performance",
-        "#environment", "#affected", "#packages", "#map", "#burndown",
+        "#modules", "#environment", "#affected", "#packages", "#map", "#burndown",
     }  # fmt: skip
 
 
@@ -269,9 +294,48 @@ def test_code_marks_up_what_stands_between_backticks():
     assert code("use `a < b` now") == "use <code>a &lt; b</code> now"
 
 
+def test_a_timeline_lies_within_its_width_and_names_everything():
+    drawn = _timeline.timeline(TIMELINE)
+    assert [(lane["name"], lane["rows"]) for lane in drawn["lanes"]] == [("thread 1", 2), (EVIL, 1)]
+    bars = [bar for lane in drawn["lanes"] for bar in lane["bars"]]
+    boxes = [[float(n) for n in re.findall(r"([\d.]+)%", bar["style"])] for bar in bars]
+    assert boxes == [[0, 100], [1, 50], [60, 30]]
+    assert "aten::mm: 500 µs, from 0.010 ms" in {bar["label"] for bar in bars}
+    assert "3 shorter ones were not recorded" in drawn["summary"]
+    assert [(row["launches"], row["share"]) for row in drawn["kernels"]] == [(1, "100.0 %")]
+    many = TIMELINE | {"events": [[0, 2, "operator", 0, float(i), 1.0] for i in range(5000)]}
+    assert "The 1,500 longest of 5,000" in _timeline.timeline(many)["summary"]
+    assert _timeline.timeline(TIMELINE | {"events": []}) is None
+
+
+def test_a_roofline_has_every_operator_under_its_roof():
+    found = _roofline.roofline(TIMELINE)
+    first, second = found["rows"]
+    assert (first["bytes"], first["flops"], first["intensity"]) == ("1 GB/s", "100 GFLOP/s", "100")
+    assert first["roof"] == "50 %"  # of the product: 100 FLOP a byte at 4 GB/s would be 400 GFLOP/s
+    assert (second["bytes"], second["flops"], second["roof"]) == ("2 GB/s", "", "50 %")  # of the copy
+    drawn = found["drawing"]
+    assert [point.number for point in drawn["points"]] == [1]
+    level = next(roof for roof in drawn["roofs"] if roof.kind == "product")
+    assert drawn["points"][0].y > float(level.points.split()[0].partition(",")[2])  # y grows downwards
+    places = [tuple(map(float, p.split(","))) for roof in drawn["roofs"] for p in roof.points.split()]
+    assert all(_roofline.LEFT <= x <= _roofline.RIGHT + 1 for x, _ in places)
+    assert all(_roofline.TOP - 1 <= y <= _roofline.BOTTOM + 1 for _, y in places)
+    assert _roofline.roofline(TIMELINE | {"operators": []}) is None
+    assert _roofline.roofline(None) is None
+
+
+@pytest.mark.parametrize(("flops", "seconds"), [(1, 1e-9), (10**18, 1e3), (7, 1e2)])
+def test_a_roofline_draws_any_size(flops, seconds):
+    row = {"name": "x", "calls": 1, "seconds": seconds, "bytes": 3, "flops": flops, "dtype": "float32"}
+    (point,) = _roofline.roofline(TIMELINE | {"operators": [row]})["drawing"]["points"]
+    assert _roofline.LEFT <= point.x <= _roofline.RIGHT
+    assert _roofline.TOP <= point.y <= _roofline.BOTTOM
+
+
 @pytest.mark.parametrize(("tolerance", "text"), [(1e-3, "tolerance 0.001."), (None, "tolerance as rounding")])
 def test_a_run_says_its_tolerance(tolerance, text):
-    assert text in _view.training_view(TRAINING | {"tolerance": tolerance})["summary"]
+    assert text in _proof.training_view(TRAINING | {"tolerance": tolerance})["summary"]
 
 
 def test_changes_between_trees_are_files_of_both_that_differ(tmp_path):
@@ -295,12 +359,28 @@ def test_report_puts_scan_changes_and_parity_on_one_page(tmp_path, capsys):
     file = tmp_path / "parity.json"
     found = {"schema_version": 1, "kind": "portkit-parity", **PARITY, "training": TRAINING}
     file.write_text(json.dumps(found))
-    options = ["--original", str(before), "--parity", str(file), "--output", str(page)]
+    other = tmp_path / "modules.json"
+    other.write_text(json.dumps(found | {"rows": [], "training": None}))
+    run = Run((1.0,), (1.0,), "", seconds=0.25, timeline=TIMELINE)
+    trace.write(trace.Trace("train.py", (), 0, run), tmp_path / "run.trace")
+    options = ["--original", str(before), "--parity", str(file), "--parity", str(other)]
+    options += ["--trace", str(tmp_path / "run.trace"), "--output", str(page)]
     assert cli.run(["report", str(after), *options]) == 0
     text = page.read_text()
     parse(text)
-    for part in ('id="changes"', 'id="parity"', 'id="training"', "train.py"):
+    for part in (
+        'id="changes"',
+        'id="parity"',
+        'id="modules"',
+        'id="training"',
+        'id="performance"',
+        "train.py",
+    ):
         assert part in text
+    perfetto = json.loads((tmp_path / "page.run.perfetto.json").read_text())
+    assert len(perfetto["traceEvents"]) == 3 + 1 + 2 * 2
+    assert cli.run(["report", str(after), "--trace", str(file), "--output", str(page)]) == 2
+    assert "The trace is no trace" in capsys.readouterr().err
     assert cli.run(["report", str(after), "--parity", str(page), "--output", str(page)]) == 2
     assert "no parity report" in capsys.readouterr().err
 

@@ -42,6 +42,12 @@ ASK = """<script>
   document.querySelector("[data-folder='pkg/train.py']").click(); await counts("folder");
   seen.find = find.value;
   find.value = ""; input(find); await counts("again");
+  const view = document.querySelector("[data-timeline] .time"), before = view.scrollWidth;
+  document.querySelector("[data-by='2']").click(); document.querySelector("[data-by='2']").click();
+  seen.zoomed = view.scrollWidth / before;
+  seen.middle = (view.scrollLeft + view.clientWidth / 2) / view.scrollWidth;
+  document.querySelector("[data-by='0']").click();
+  seen.again_whole = view.scrollWidth === before;
   const parts = document.querySelectorAll("a, summary, input, select, button");
   seen.unreachable = [...parts].filter((item) => item.tabIndex < 0).length;
   seen.wide = document.documentElement.scrollWidth - innerWidth;
@@ -83,6 +89,9 @@ def test_filters_work_and_nothing_is_said_on_the_console(tmp_path: Path) -> None
     assert seen["find"] == "pkg/train.py"
     assert seen["folder"] == [shown - 1, shown - 1]
     assert seen["unreachable"] == 0
+    assert 3.5 < seen["zoomed"] < 4.5
+    assert 0.4 < seen["middle"] < 0.6
+    assert seen["again_whole"]
 
 
 @pytest.mark.parametrize("width", [500, 1400])  # Chromium makes no narrower window

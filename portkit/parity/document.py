@@ -66,6 +66,15 @@ def read(path: Path) -> dict[str, Any]:
     return data
 
 
+def merged(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The rows, modules and training comparisons of several documents."""
+    return {
+        "rows": [row for found in documents for row in found["rows"]],
+        "modules": [row for found in documents for row in found.get("modules") or ()],
+        "trainings": [found["training"] for found in documents if found["training"]],
+    }
+
+
 _ROW = ("operator", "implementation", "dtype", "status", "reason")
 _MODULE = ("module", "status", "reason")
 _TRAINING = ("script", "status", "reason")

@@ -61,7 +61,7 @@ def chart(
     steps = max((len(curve) for curve in curves), default=0)
     if not finite or steps < 1:
         return None
-    values = _nice(min([*finite, 0.0] if from_zero else finite), max(finite))
+    values = nice(min([*finite, 0.0] if from_zero else finite), max(finite))
     low, high = values[0], values[-1]
 
     def x(step: float) -> float:
@@ -74,7 +74,7 @@ def chart(
         Line(style, " ".join(f"{x(i)},{y(v)}" for i, v in enumerate(curve) if math.isfinite(v)))
         for style, curve in zip(STYLES, curves, strict=False)
     )
-    marks = [step for step in _nice(0, max(1, steps - 1)) if step <= steps - 1 and step == int(step)]
+    marks = [step for step in nice(0, max(1, steps - 1)) if step <= steps - 1 and step == int(step)]
     ends = [f"from {curve[0]:.4g} to {curve[-1]:.4g}" for curve in curves if curve]
     return Chart(
         title=title,
@@ -87,7 +87,7 @@ def chart(
     )
 
 
-def _nice(low: float, high: float, count: int = 5) -> list[float]:
+def nice(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers that enclose [low, high], about `count` of them, evenly spaced."""
     span = high - low or abs(high) or 1.0
     raw = span / count

@@ -8,7 +8,6 @@ from typing import Any
 
 from portkit import coverage, effort, packages, reach
 from portkit.finding import Finding, Phase, Support
-from portkit.reports._chart import Chart, chart
 
 SUPPORTS = [support.value for support in Support]
 ABOUT = {
@@ -225,88 +224,3 @@ def change_summary(files: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"{len(files)} file{'' if len(files) == 1 else 's'} changed: {added} lines added, {removed} removed."
     )
-
-
-def parity_view(parity: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The operator parity document as a table."""
-    if not parity or not parity.get("rows"):
-        return None
-    counts = Counter(row["status"] for row in parity["rows"])
-    parts = [f"{counts[name]} {name}" for name in ("pass", "fail", "blind", "skipped") if counts[name]]
-    return {
-        "summary": "Against a float64 oracle, forward and every gradient; the worst of all cases. "
-        "A row passes if it is within the tolerance of its type, not much worse than the original "
-        f"implementation, and if faults that were injected are noticed. {', '.join(parts)}.",
-        "rows": [_parity_row(row) for row in parity["rows"]],
-        "notes": _parity_notes(parity["rows"]),
-    }
-
-
-def _parity_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    passed = row["status"] == "pass"
-    reason = "" if passed else row["reason"]
-    mark = "*" if passed and row["reason"] else ""
-    return {**row, "reason": reason, "mark": mark, "cells": _metric_cells(row.get("metrics"))}
-
-
-def _parity_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was left out of rows that passed, once for each reason."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        if row["status"] == "pass" and row["reason"]:
-            names = found[f"{row['implementation']}: {row['reason']}"]
-            if row["operator"] not in names:
-                names.append(row["operator"])
-    return [f"{reason} ({', '.join(names)})" for reason, names in found.items()]
-
-
-def _metric_cells(metrics: Mapping[str, Any] | None) -> list[str]:
-    if not metrics:
-        return [""] * 7
-    names = ("max_abs", "max_rel", "rmse", "ulp_max", "ulp_mean")
-    cosine, excess = float(metrics["cosine"]), float(metrics["excess"])
-    cells = [f"{float(metrics[name]):.2e}" if name[0] != "u" else _short(metrics[name]) for name in names]
-    return [*cells, f"{cosine:.6f}", f"{100 * excess:.1f} %"]
-
-
-def _short(value: Any) -> str:
-    number = float(value)
-    return f"{number:.2f}" if number < 100 else f"{number:.3g}"
-
-
-def training_view(training: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The training document as charts."""
-    if not training:
-        return None
-    labels = training["labels"]
-    return {
-        "status": training["status"],
-        "summary": _training_summary(training),
-        "labels": labels,
-        "charts": list(filter(None, [_curve(training, "losses", "Loss"),
-                                     _curve(training, "norms", "Gradient norm")])),
-    }  # fmt: skip
-
-
-def _curve(training: Mapping[str, Any], key: str, title: str) -> Chart | None:
-    runs = [training.get("original"), training.get("migrated")]
-    curves = [[float(v) for v in run[key]] if run else [] for run in runs]
-    distance = training.get({"losses": "loss", "norms": "gradient_norm"}[key])
-    caption = ""
-    if distance:
-        caption = (
-            f"Largest difference over {distance['steps']} steps: {float(distance['max_rel']):.2e} relative, "
-            f"at step {distance['worst_step']}."
-        )
-    return chart(title, curves, caption=caption)
-
-
-def _training_summary(training: Mapping[str, Any]) -> str:
-    tolerance = training["tolerance"]
-    allowed = "as rounding moves the original" if tolerance is None else f"{tolerance:g}"
-    parts = [f"{training['script']}, seed {training['seed']}, tolerance {allowed}."]
-    if training["reason"]:
-        parts.append(training["reason"] + ".")
-    if training.get("controls"):
-        parts.append(f"Injected faults that were noticed: {', '.join(training['controls'])}.")
-    return " ".join(parts)

@@ -13,7 +13,7 @@ from portkit import coverage
 from portkit.engine import ScanResult
 from portkit.finding import Finding, Phase, Support
 from portkit.history import Point
-from portkit.reports import _burndown, _diffs, _treemap, _view
+from portkit.reports import _burndown, _diffs, _proof, _treemap, _view
 from portkit.templating import environment
 
 PACKAGES = ("torch", "numpy", "llvmlite", "libcst")
@@ -36,7 +36,8 @@ class Extras:
     rewrites: Sequence[Finding] = ()  # of the scan before the migration: notes beside the diffs
     history: Sequence[Point] = ()
     parity: Mapping[str, Any] | None = None
-    training: Mapping[str, Any] | None = None
+    trainings: Sequence[Mapping[str, Any]] = ()
+    runs: Sequence[Mapping[str, Any]] = ()  # recorded: label, script, seconds, timeline, perfetto
     performance: Mapping[str, Any] | None = None  # summary, columns, rows
     steps: Sequence[Step] = ()
     environment: Sequence[tuple[str, str]] = ()
@@ -83,9 +84,11 @@ def render(
         functions=result.affects.all,
         diffs=diffs,
         change_summary=_view.change_summary(diffs),
-        parity=_view.parity_view(extras.parity),
-        training=_view.training_view(extras.training),
+        parity=_proof.parity_view(extras.parity),
+        modules=_proof.module_view(extras.parity),
+        trainings=[_proof.training_view(one) for one in extras.trainings],
         performance=extras.performance,
+        runs=[_proof.run_view(run) for run in extras.runs],
         environment=[*_versions(), *extras.environment],
     )  # fmt: skip
 
