@@ -21,6 +21,12 @@ _VENDOR = re.compile(
     re.I,
 )
 
+# what has no other meaning, in a test's reason or name
+_NVIDIA = re.compile(
+    r"\bcuda[- ]only|cutile|cute_?dsl|cutlass|\bcute\b|blackwell|hopper|(?<![a-z])sm_?\d{2,3}|tensorrt|nvcc",
+    re.I,
+)
+
 
 def is_vendor(node: ast.AST, ctx: Context) -> bool:
     """Whether the code that a test guards uses something that only NVIDIA has."""
@@ -44,6 +50,23 @@ def _chooses_package(node: ast.AST, ctx: Context) -> bool:
                 return True
         elif isinstance(outer, ast.stmt):
             return False
+    return False
+
+
+def decorates_nvidia(node: ast.AST, ctx: Context) -> bool:
+    """Whether a test stands in a decorator (`@skipif(...)`) about NVIDIA alone, as its function may be."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, (*FUNCTIONS, ast.ClassDef)):
+            if child not in parent.decorator_list:
+                return False
+            said = [item.value for item in ast.walk(child) if isinstance(item, ast.Constant)]
+            # a class may hold tests of other things as well
+            body = ctx.source(parent) if isinstance(parent, FUNCTIONS) else parent.name
+            return any(_NVIDIA.search(str(text)) for text in (*said, body))
+        if isinstance(parent, ast.stmt):
+            return False
+        child = parent
     return False
 
 

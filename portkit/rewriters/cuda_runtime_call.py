@@ -221,6 +221,8 @@ def _is_for_nvidia(node: ast.expr, ctx: Context) -> bool:
     vendor, others = _vendor.through_flag(call, ctx)
     if vendor and not others:
         return True
+    if _vendor.decorates_nvidia(call, ctx):
+        return True
     return _vendor.is_vendor(call, ctx) and not _vendor.is_speed(call, ctx)
 
 
