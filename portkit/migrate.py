@@ -6,14 +6,14 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portkit import engine
+from portkit import companions, engine
 from portkit.engine import Progress
 from portkit.finding import Finding, Phase, Unparsed
 from portkit.layers import Layer
 from portkit.links import NONE, Links
 from portkit.rounds import Decide, Options, Rewritten, comments, open_findings, rewrite
 from portkit.rule import Rule
-from portkit.source import Kind, Unreadable, read
+from portkit.source import Kind, Unreadable, load, read
 from portkit.spread import spread
 
 
@@ -82,7 +82,27 @@ def plan(
         made.rest += outcome.rest if outcome.rest is not None else findings
         made.changes += [outcome.change] if outcome.change else []
         made.unparsed += [outcome.unparsed] if outcome.unparsed else []
+    made.changes += [added for change in made.changes if (added := _beside(made.root, change)) is not None]
     return made
+
+
+def _beside(root: Path, change: FileChange) -> FileChange | None:
+    """The file for machines with CUDA that takes the lines which a requirements file loses."""
+    if change.kind is not Kind.REQUIREMENTS or not change.done or change.before is None:
+        return None
+    path = companions.beside(change.path)
+    try:
+        old = load(change.before, change.path, change.kind)
+        there = read(root / path, path, change.kind) if (root / path).exists() else None
+        new = load(change.after, change.path, change.kind)
+        text = companions.requirements(change.path, old.text, new.text, there.text if there else None)
+        if text is None:
+            return None
+        after = (there or old).encode(text)
+    except (Unreadable, UnicodeEncodeError):
+        return None
+    stages = ((Phase.FULL_MODEL, after),)
+    return FileChange(path, change.kind, there.data if there else None, after, (), stages=stages)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from portkit import patches
 from portkit.finding import Finding, Phase, Support, Unparsed
 from portkit.migrate import Plan
+from portkit.source import Kind
 
 _SHOWN = 10  # places of one kind, unless all are asked for
 _LEFT = (
@@ -45,10 +46,13 @@ def lines(plan: Plan, mode: str, where: Where, *, verbose: bool = False) -> Iter
     if notes:
         verb = "written" if mode == "write" else "would be written"
         yield f"{_count(notes, 'comment')} {verb} at places that are for a person."
-    helpers = [change.path for change in plan.changes if not change.done and not change.notes]
-    if helpers:
-        verb = "are" if mode == "write" else "would be"
+    added = [change for change in plan.changes if not change.done and not change.notes]
+    verb = "are" if mode == "write" else "would be"
+    if helpers := [change.path for change in added if change.kind is Kind.PYTHON]:
         yield f"The device helpers {verb} in {', '.join(helpers)} (--vendor)."
+    if lists := [change.path for change in added if change.kind is Kind.REQUIREMENTS]:
+        verb = "is" if mode == "write" else "would be"
+        yield f"What only machines with CUDA install {verb} in {', '.join(lists)}."
     for kind, title in _LEFT:
         found = [(finding, reason) for finding, reason in plan.left if _kind(plan, finding, reason) == kind]
         if found:

@@ -19,7 +19,7 @@ executing = pytest.importorskip("executing")
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "rules"
 PROGRAMS = sorted(FOLDER.glob("PK*/run.py"))
-REWRITERS = [rule.id for rule in ruleset.all_rules() if rule.__module__.startswith("portkit.rewriters.")]
+REWRITERS = [rule.id for rule in ruleset.all_rules() if [*(FOLDER / rule.id).glob("after*.py")]]
 
 
 def _rules(folder: Path) -> list[type[Rule]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from portkit import companions
 from portkit.analyzers import _commands, _libraries, _lines, _required
-from portkit.finding import Effort, Finding, Phase, Span, Support
+from portkit.finding import Edit, Effort, Finding, Phase, Span, Support
+from portkit.rewriters import _requirement_files
 from portkit.rule import Context, Rule
 from portkit.source import Kind
 
@@ -27,6 +29,7 @@ _SYSTEM = re.compile(
     r"(?:cuda|cudnn9?|libcudnn|libcublas|libcusparse|libcusolver|libcufft|libcurand|libnccl|libnvinfer|libnvjpeg|libnpp"
     r"|libnvtoolsext|nvidia-|tensorrt|libnvonnxparsers|nsight|datacenter-gpu-manager|libnvidia)[\w.-]*"
 )
+_NOTE = "Machines with CUDA have to install the other file from then on."
 _PART = "it belongs to one version of CUDA"
 
 
@@ -40,9 +43,11 @@ class CudaRequirement(Rule):
     The wheels of NVIDIA's libraries are told once a file, and so is what a lock file holds.
     Why: they can't be installed where there is no CUDA, so that nothing else is installed either.
     Instead: leave them out, or make them an extra; take torch from the default index, or from that of the
-    device.
-    Safety: nothing is rewritten: which of them are still needed shows once the code is migrated. What is an
-    extra already counts as portable.
+    device. In a requirements file such lines move to a file beside it, `requirements-cuda.txt`, which takes
+    the portable ones with `-r`; `torch==2.6.0+cu118` becomes `torch==2.6.0`.
+    Safety: with `--unsafe` only: whoever installs on a machine with CUDA has to name the other file from then
+    on. Elsewhere nothing is rewritten: which of them are still needed shows once the code is migrated. What
+    is an extra already, or stands in a file whose name says CUDA or GPU, counts as portable.
     """
 
     id = "PK401"
@@ -101,6 +106,7 @@ class CudaRequirement(Rule):
                     "torch is taken from a build for one CUDA version",
                     "Take torch from the default index, or from the index of the device in use.",
                     group="torch build",
+                    edits=_requirement_files.without_build(span, ctx),
                 )
             for match in _EXTRA.finditer(line.text):
                 yield self._found(line.span(match), ctx, f"{match[0]} is taken in its build for CUDA")
@@ -138,6 +144,7 @@ class CudaRequirement(Rule):
                 "It is an extra: without CUDA it is not asked for." if extra else library.instead,
                 group="wheels of NVIDIA's" if wheels else "",
                 support=Support.PORTABLE if extra else Support.MANUAL,
+                edits=[] if extra else _requirement_files.without_line(span, ctx),
             )
         elif not source and ctx.kind in _commands.KINDS and _SYSTEM.fullmatch(name):
             yield self._found(span, ctx, f"{name.rstrip('-')} is installed: {_PART}", group="system packages")
@@ -150,7 +157,13 @@ class CudaRequirement(Rule):
         remedy: str = "",
         group: str = "",
         support: Support = Support.MANUAL,
+        edits: Sequence[Edit] = (),
     ) -> Finding:
+        if _requirement_files.is_optional(ctx):
+            support, edits, remedy = Support.PORTABLE, (), "The file is for machines with CUDA, by its name."
+        elif edits:
+            other = companions.beside(ctx.path)
+            support, group, remedy = Support.REVIEW, "", f"Move it to {other}, which takes this file with -r."
         return ctx.finding(
             self,
             span,
@@ -159,6 +172,8 @@ class CudaRequirement(Rule):
             remedy=remedy or "Leave it out where there is no CUDA, or make it an extra.",
             effort=Effort(10, f"rule {self.id}") if support is Support.MANUAL else None,
             group=group,
+            note=_NOTE if support is Support.REVIEW else "",
+            edits=edits,
         )
 
 
