@@ -510,6 +510,67 @@ def test_autotune_prunes_and_hooks():
     assert set(seen) == {64}
 
 
+@portkit.jit
+def amount():
+    return 1
+
+
+@portkit.jit
+def add_all(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + amount(), mask=i < n)
+
+
+@portkit.jit
+def add_two(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + 2 * amount(), mask=i < n)
+
+
+@pytest.mark.parametrize("how", ["decorator", "environment"])
+def test_autotune_keeps_results_on_disk(how, monkeypatch, tmp_path):
+    monkeypatch.setenv("PORTKIT_CACHE_DIR", str(tmp_path))
+    if how == "environment":
+        monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    asked = []
+
+    def bench(run, quantiles):
+        asked.append(1)
+        run()
+        return [len(asked)] * 3
+
+    def tuner(blocks=(16, 32), body=add_all):
+        configs = [Config({"BLOCK": block}) for block in blocks]
+        return autotune(configs, ["n"], do_bench=bench, cache_results=how == "decorator")(body)
+
+    x = np.ones(40, np.float32)
+
+    def tried(kernel, n=40):
+        asked.clear()
+        kernel[(3,)](x, n)
+        return len(asked)
+
+    assert tried(tuner()) == 2
+    again = tuner()
+    assert tried(again) == 0
+    assert again.best_config.kwargs == {"BLOCK": 16}
+    assert list(again.configs_timings.values()) == [[1] * 3, [2] * 3]
+    assert tried(tuner(), n=39) == 2, "another key"
+    assert tried(tuner((16, 64))) == 2, "other configurations"
+    assert tried(tuner(body=add_two)) == 2, "another kernel"
+    for file in tmp_path.glob("*.pktune"):
+        file.write_text(file.read_text().replace('"best": ', '"best": 9'))
+    assert tried(tuner()) == 2, "a damaged file counts as absent"
+
+
+def test_autotune_keeps_nothing_on_disk_unless_asked(monkeypatch, tmp_path):
+    monkeypatch.setenv("PORTKIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TRITON_CACHE_AUTOTUNING", raising=False)
+    x = np.ones(40, np.float32)
+    autotune([Config({"BLOCK": 16}), Config({"BLOCK": 32})], ["n"])(add_all)[(3,)](x, 40)
+    assert not list(tmp_path.glob("*.pktune"))
+
+
 def test_a_tuned_constant_is_not_given_by_the_call():
     with pytest.raises(UsageError, match="`BLOCK`, which its autotuner chooses"):
         make_tuned()[1,](X, X, 1.0, 64, BLOCK=64)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from portkit.errors import KernelError, UsageError
+from portkit.runtime.tile import tuning
 from portkit.runtime.tile.jit import Grid, JitFunction, Kernel
 
 BENCH_SECONDS = 0.02  # for each configuration, after one run that compiles
@@ -221,10 +222,27 @@ class Autotuner(Wrapped):
         )
         if key not in self.cache:
             self.nargs = dict(zip(self.arg_names, args, strict=False))
-            self.cache[key] = self._fastest(grid, args, kwargs)
+            self.cache[key] = self._known_or_fastest(key, grid, args, kwargs)
             self.nargs = None
         self.best_config = self.cache[key]
         return self.best_config
+
+    def _known_or_fastest(
+        self, key: Sequence[Any], grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Config:
+        """The best configuration, from the disk if results are kept and it is there."""
+        hooked = any(config.pre_hook is not None for config in self.configs)
+        if hooked or not tuning.wanted(self.cache_results):
+            return self._fastest(grid, args, kwargs)
+        configs = self.prune_configs(kwargs)
+        name = tuning.key_of(self.base_kernel, configs, key)
+        found = tuning.get(name, len(configs))
+        if found is not None:
+            self.configs_timings = dict(zip(configs, found[1], strict=True))
+            return configs[found[0]]
+        best = self._fastest(grid, args, kwargs)
+        tuning.put(name, configs.index(best), [self.configs_timings[config] for config in configs])
+        return best
 
     def _fastest(self, grid: Grid, args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
         self.failure = None
@@ -316,8 +334,9 @@ def autotune(
 ) -> Callable[[Kernel], Autotuner]:
     """Decorator: pick the fastest of `configs` for each combination of the arguments named in `key`.
 
-    Names in `key` that the kernel lacks are passed over.  Results live as long as the process.  `pre_hook`,
-    `post_hook` and `do_bench` are Triton's; its other options (`warmup`, `rep`, ...) have no effect.
+    Names in `key` that the kernel lacks are passed over.  Results live as long as the process; with
+    `cache_results`, or TRITON_CACHE_AUTOTUNING=1, they are kept on disk.  `pre_hook`, `post_hook` and
+    `do_bench` are Triton's; its other options (`warmup`, `rep`, ...) have no effect.
     """
 
     def wrap(fn: Kernel) -> Autotuner:

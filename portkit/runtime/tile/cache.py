@@ -111,7 +111,7 @@ class Cache:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write(self.folder, f"{key}{SUFFIX}", encode(key, entry))
+            write(self.folder, f"{key}{SUFFIX}", encode(key, entry))
         except OSError as error:
             self._complain(error)
             return
@@ -177,7 +177,8 @@ def decode(key: str, data: bytes) -> Entry | None:
     return Entry(code, symbol, scratch) if owner == key else None
 
 
-def _write(folder: Path, name: str, data: bytes) -> None:
+def write(folder: Path, name: str, data: bytes) -> None:
+    """Write a file: whole, or not at all."""
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:

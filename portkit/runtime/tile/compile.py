@@ -32,27 +32,45 @@ class Compiled:
     params: tuple[ir.Type, ...]  # of the run-time parameters, in order
     stored: frozenset[int]  # those that the kernel writes through
     from_cache: bool
+    asserts: bool = False  # whether there is an assertion, checked or not
 
 
-def optimised(kernel: JitFunction, specs: Sequence[ArgSpec]) -> ir.Function:
-    """The kernel's tile IR after all passes; valid before and after each.
+def optimised(kernel: JitFunction, specs: Sequence[ArgSpec], checked: bool = False) -> ir.Function:
+    """The kernel's tile IR after all passes; valid before and after each.  Assertions stay in if `checked`.
 
     Raises KernelError where the kernel uses what the compiler does not take.
     """
     from portkit.runtime.tile import frontend, verify
-    from portkit.runtime.tile.passes import PIPELINE
 
     func = frontend.build(kernel, specs)
     verify.verify(func)
+    return _through_passes(func, checked)
+
+
+def _through_passes(func: ir.Function, checked: bool) -> ir.Function:
+    from portkit.runtime.tile import verify
+    from portkit.runtime.tile.passes import PIPELINE, unchecked
+
+    func = func if checked else unchecked.run(func)
     for step in PIPELINE:
         func = step(func)
     verify.verify(func)
     return func
 
 
-def compile_kernel(kernel: JitFunction, specs: Sequence[ArgSpec], target: Target) -> Compiled:
-    """Object code of a kernel for a target, from the cache on disk where it is there."""
-    func = optimised(kernel, specs)
+def compile_kernel(
+    kernel: JitFunction, specs: Sequence[ArgSpec], target: Target, checked: bool = False
+) -> Compiled:
+    """Object code of a kernel for a target, from the cache on disk where it is there.
+
+    `checked` leaves its assertions in.
+    """
+    from portkit.runtime.tile import frontend, verify
+
+    built = frontend.build(kernel, specs)
+    verify.verify(built)
+    asserts = any(op.opcode == "assert" for op in built.walk())
+    func = _through_passes(built, checked)
     text = ir.dump(func)
     key = cache.key_of(text, target.triple, target.cpu, target.features, target.abi, _llvm.versions())
     store = cache.shared()
@@ -62,7 +80,7 @@ def compile_kernel(kernel: JitFunction, specs: Sequence[ArgSpec], target: Target
     if entry is None:
         entry = generate(func, text, target, wanted)
         store.put(key, entry)
-    return Compiled(func.name, entry, tuple(p.type for p in func.params), stored_params(func), hit)
+    return Compiled(func.name, entry, tuple(p.type for p in func.params), stored_params(func), hit, asserts)
 
 
 def generate(func: ir.Function, text: str, target: Target, wanted: frozenset[str]) -> cache.Entry:

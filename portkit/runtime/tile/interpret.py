@@ -7,13 +7,14 @@ accumulate in f64.  Masked-off lanes never touch memory; other accesses outside 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from portkit.errors import KernelError
-from portkit.runtime.tile import ir
+from portkit.runtime.tile import host_calls, ir
 from portkit.runtime.tile.interpret_memory import Memory
 from portkit.runtime.tile.interpret_ops import ATOMICS, OPS, Array, convert, from_python
 
@@ -133,6 +134,32 @@ class _Program:
             self.values.update(zip(body.args, operands, strict=True))
             operands = self.block(body)
         raise self.memory.fault(op, f"the loop did not end in {_MAX_ITERATIONS} iterations")
+
+    def _map(self, op: ir.Op, operands: list[Array]) -> list[Array]:
+        shape = op.operands[0].type.shape
+        region = op.regions[0]
+        found: list[Array] = []
+        for index in np.ndindex(shape):
+            self.values.update(zip(region.args, (np.asarray(v)[index] for v in operands), strict=True))
+            results = self.block(region)
+            found = found or [np.zeros(shape, np.asarray(r).dtype) for r in results]
+            for array, result in zip(found, results, strict=True):
+                array[index] = result
+        return found
+
+    def _print(self, op: ir.Op, operands: list[Array]) -> list[Array]:
+        scalars: tuple[int, ...] = op.attrs["scalars"]  # type: ignore[assignment]
+        values = [
+            np.asarray(v).reshape(() if s else np.shape(v)) for v, s in zip(operands, scalars, strict=True)
+        ]
+        sys.stdout.write(host_calls.shown(str(op.attrs["prefix"]), bool(op.attrs["hex"]), values, self.ids))
+        return []
+
+    def _assert(self, op: ir.Op, operands: list[Array]) -> list[Array]:
+        if not bool(operands[0]):
+            texts = str(op.attrs["message"]), str(op.attrs["place"])
+            raise host_calls.failed(*texts, self.memory.kernel, self.ids)
+        return []
 
     def _if(self, op: ir.Op, operands: list[Array]) -> list[Array]:
         return self.block(op.regions[0 if bool(operands[0]) else 1])

@@ -36,6 +36,9 @@ A function is one *block program*: it runs once for each point of a grid.  A val
 | for | lower, upper, step, inits… → final values…; region(i, carried…) ends in yield | |
 | while | inits… → final values… | region 0 (carried…) yields condition, values…; 1 (values…) yields inits |
 | if | condition → values…; regions then, else, both end in yield | |
+| map | tiles of one shape → tiles of that shape; region(scalars), for each element, ends in yield | |
+| print | tiles… → , on the host; `scalars` says 1 for those that are scalars | prefix, hex, scalars |
+| assert | i1 → : false ends the launch with an error | message, place |
 | yield | values… → | |
 | return | → | |
 
@@ -266,6 +269,9 @@ FLOAT_OPS = (
 )
 ATOMICS = frozenset(f"atomic_{name}" for name in ("add", "max", "min", "and", "or", "xor", "xchg", "cas"))
 """Operations that read and write memory in one step."""
+
+HOST_CALLS = frozenset({"print", "assert"})
+"""Operations that the host hears of."""
 
 REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all")
 

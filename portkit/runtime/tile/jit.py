@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import os
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any, overload
 import numpy as np
 
 from portkit.errors import KernelError, UsageError
-from portkit.runtime.tile import native
+from portkit.runtime.tile import hooks, native
 from portkit.runtime.tile.describe import describe
 from portkit.runtime.tile.handle import CompiledKernel
 from portkit.runtime.tile.signature import (
@@ -99,10 +100,15 @@ class JitFunction(Kernel):
         do_not_specialize: Collection[int | str] = (),
         noalias: Collection[str] = (),
         noinline: bool = False,
+        debug: bool = False,
+        launch_metadata: Callable[..., Any] | None = None,
     ) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.noinline = noinline
+        self.debug = debug
+        self.launch_metadata = launch_metadata
+        self.pre_run_hooks: list[Callable[..., Any]] = []
         self.params = _params(fn, do_not_specialize, noalias)
         self.names = tuple(p.name for p in self.params)
         self._fixed = tuple(p.is_constexpr for p in self.params)
@@ -172,17 +178,22 @@ class JitFunction(Kernel):
         unknown or surplus arguments and for a grid that is none, KernelError for arguments that the kernel
         can't take and for what can't be compiled.
         """
+        if kwargs and kwargs.get("debug") and not self.debug and "debug" not in self.names:
+            return self._checking.launch(grid, args, kwargs)
         values = args if len(args) == len(self.names) and not kwargs else self.arguments(args, kwargs)
         if callable(grid):
             grid = grid(dict(zip(self.names, values, strict=True)))
         quick = self._dispatcher
-        if quick is not None and not _MODE["interpret"] and quick.call(grid, *values) is None:
+        watched = _MODE["interpret"] or _WATCHING
+        if quick is not None and not watched and quick.call(grid, *values) is None:
             return None
         return self._slow(grid, values, args, kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """`kernel[grid](*args, **kwargs)`, as Triton also spells it; gives the compiled kernel."""
         grid = kwargs.pop("grid")
+        if kwargs.get("debug") and not self.debug and "debug" not in self.names:
+            return self._checking.run(*args, grid=grid, **kwargs)
         if kwargs.pop("warmup", False):
             return self.warmup(*args, grid=grid, **kwargs)
         values = self.arguments(args, kwargs)
@@ -199,15 +210,44 @@ class JitFunction(Kernel):
             if not native.launch(self, grid, args, kwargs):
                 raise
             return None
-        key.append(_MODE["interpret"])
+        key += (_MODE["interpret"], debugging())
         try:
             launcher = self._quick.get(tuple(key))
         except TypeError:
             launcher = None  # a constant that can't be hashed: found by its signature
         if launcher is None:
             launcher = self._prepare(key, values)
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        compiled = CompiledKernel(self, launcher, values)
+        if not _WATCHING:
+            launcher(grid, numbers, values)
+            return compiled
+        about = self._metadata(compiled, grid)
+        hooks.ENTER(about)
         launcher(grid, numbers, values)
-        return CompiledKernel(self, launcher, values)
+        hooks.EXIT(about)
+        return compiled
+
+    def _metadata(self, compiled: CompiledKernel, grid: tuple[int, int, int]) -> hooks.LaunchMetadata:
+        values = {"name": self.__name__, "function": compiled.function, "stream": 0}
+        more = self.launch_metadata
+        if more is None:
+            return hooks.LaunchMetadata(values)
+        named = dict(zip(self.names, compiled.values, strict=True))
+        return hooks.LaunchMetadata(values, lambda: more(grid, compiled.metadata, named))
+
+    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
+        """Call a function with the arguments of each launch, before it."""
+        self.pre_run_hooks.append(hook)
+        self._dispatcher = None
+
+    @functools.cached_property
+    def _checking(self) -> JitFunction:
+        """The same kernel with its assertions checked."""
+        twin = JitFunction(self.fn, noinline=self.noinline, debug=True)
+        twin.params = self.params
+        return twin
 
     def warmup(self, *args: Any, grid: Grid = (1,), **kwargs: Any) -> Any:
         """Compile for these arguments and run nothing; a dtype stands for an aligned array of it.
@@ -243,7 +283,9 @@ class JitFunction(Kernel):
         """Let compiled code launch calls like this one."""
         from portkit.runtime.tile import fast
 
-        if interpreting() or not fast.available():
+        slow = interpreting() or bool(self.pre_run_hooks)
+        slow = slow or launcher.calls_host or launcher.compiled.asserts
+        if slow or not fast.available():
             return
         if self._dispatcher is None:
             self._dispatcher = fast.Dispatcher()
@@ -254,13 +296,16 @@ class JitFunction(Kernel):
         from portkit.runtime.tile.compile import compile_kernel
         from portkit.runtime.tile.launch import Interpreter, Launcher
 
-        signature = (interpreting(), signature_key(specs))
+        checked = self.debug or debugging()
+        signature = (interpreting(), checked, signature_key(specs))
         if signature not in self._launchers:
             if interpreting():
                 made: Any = Interpreter(self, specs)
             else:
                 where = [i for i, spec in enumerate(specs) for _ in runtime_types(spec)]
-                made = Launcher(compile_kernel(self, specs, host()), where, self.names, (self, specs))
+                made = Launcher(
+                    compile_kernel(self, specs, host(), checked), where, self.names, (self, specs)
+                )
             self._launchers[signature] = made
         return self._launchers[signature]
 
@@ -275,9 +320,18 @@ class JitFunction(Kernel):
 
 
 _ONES = (1, 1)
+_WATCHING = hooks.WATCHING
 _MODE = {
     "interpret": os.environ.get("PORTKIT_INTERPRET", "") not in ("", "0")
 }  # read once: launches are short
+
+
+def debugging() -> bool:
+    """Whether assertions of all kernels are checked: TRITON_DEBUG, or `knobs.runtime.debug` of Triton."""
+    knobs = sys.modules.get("portkit.runtime.triton.knobs")
+    if knobs is not None and knobs.runtime.debug:
+        return True
+    return os.environ.get("TRITON_DEBUG", "") not in ("", "0")
 
 
 def interpreting() -> bool:
@@ -355,6 +409,8 @@ def jit(
     do_not_specialize: Collection[int | str] | None = None,
     noalias: Collection[str] = (),
     noinline: bool | None = None,
+    debug: bool | None = None,
+    launch_metadata: Callable[..., Any] | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
@@ -365,18 +421,23 @@ def jit(
     do_not_specialize: Collection[int | str] | None = None,
     noalias: Collection[str] = (),
     noinline: bool | None = None,
+    debug: bool | None = None,
+    launch_metadata: Callable[..., Any] | None = None,
     **options: Any,
 ) -> Any:
     """Make a tile kernel of a function; with and without parentheses.
 
     `do_not_specialize` names (or numbers) parameters whose values are not looked at when compiling;
-    `noalias` names arrays whose memory no other argument reaches, so that loops need no copies.  Triton's
-    other options (`version`, `repr`, `launch_metadata`, `debug`, ...) are accepted and have no effect.
+    `noalias` names arrays whose memory no other argument reaches, so that loops need no copies; with `debug`
+    the assertions in the kernel are checked; `launch_metadata(grid, metadata, arguments)` gives launch hooks
+    more to know.  Triton's other options (`version`, `repr`, ...) are accepted and have no effect.
     """
     make = functools.partial(
         JitFunction,
         do_not_specialize=tuple(do_not_specialize or ()),
         noalias=tuple(noalias),
         noinline=bool(noinline),
+        debug=bool(debug),
+        launch_metadata=launch_metadata,
     )
     return make if fn is None else make(fn)

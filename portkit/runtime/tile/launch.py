@@ -15,7 +15,7 @@ import numpy as np
 
 from portkit.errors import KernelError
 from portkit.runtime.targets import host
-from portkit.runtime.tile import ir, load, team_ir, threads
+from portkit.runtime.tile import host_calls, ir, load, team_ir, threads
 from portkit.runtime.tile.compile import Compiled, stages
 from portkit.runtime.tile.fast import LIMIT_NS
 from portkit.runtime.tile.signature import ArgSpec, is_torch_tensor, leaves
@@ -80,7 +80,9 @@ class Launcher:
         self.stride = -(-entry.scratch_bytes // ALIGNMENT) * ALIGNMENT
         codes = "".join(slot_format(kind) for kind in compiled.params)
         pack = struct.Struct(f"={team_ir.HEADER_SLOTS + 3}q{codes}").pack
-        self.symbol = load.link(entry.code, [entry.symbol])[entry.symbol]
+        needed = host_calls.symbols(entry.code)
+        self.calls_host = bool(needed)
+        self.symbol = load.link(entry.code, [entry.symbol], needed)[entry.symbol]
         self.pack = functools.partial(pack, self.symbol)
         self.alone = threads.current().run
         self.cost = ctypes.c_double(float("inf"))  # nanoseconds of one program
@@ -114,6 +116,8 @@ class Launcher:
             start = clock()
             self.alone(job)
             self.cost.value = (clock() - start) / total
+            if self.calls_host:
+                host_calls.check()
             return
         team = threads.current()
         count = min(team.size(), total)
@@ -123,6 +127,8 @@ class Launcher:
         start = clock()
         team.run(job)
         self.cost.value = (clock() - start) * count / total
+        if self.calls_host:
+            host_calls.check()
 
     def stages(self) -> dict[str, str]:
         """The stages of compiling as text, made once more."""

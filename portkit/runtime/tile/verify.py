@@ -102,4 +102,18 @@ def _if(verifier: _Verifier, op: ir.Op) -> None:
         _same(end, _types(end.operands), _types(op.results), "yields the wrong types")
 
 
-_REGIONS: dict[str, Callable[[_Verifier, ir.Op], None]] = {"for": _for, "while": _while, "if": _if}
+def _map(verifier: _Verifier, op: ir.Op) -> None:
+    expect(len(op.regions) == 1, op, "needs one region")
+    (body,) = op.regions
+    scalars = [t.with_shape(()) for t in _types(op.operands)]
+    _same(op, _types(body.args), scalars, "block arguments are wrong")
+    end = verifier.block(body, "yield")
+    _same(end, _types(end.operands), [t.with_shape(()) for t in _types(op.results)], "yields the wrong types")
+
+
+_REGIONS: dict[str, Callable[[_Verifier, ir.Op], None]] = {
+    "for": _for,
+    "while": _while,
+    "if": _if,
+    "map": _map,
+}

@@ -303,6 +303,32 @@ def _return(op: ir.Op) -> None:
     _counts(op, 0, 0)
 
 
+def _print(op: ir.Op) -> None:
+    expect(not op.results, op, "gives nothing")
+    scalars = op.attrs.get("scalars")
+    expect(isinstance(scalars, tuple) and len(scalars) == len(op.operands), op, "needs a flag for each tile")
+    expect(isinstance(op.attrs.get("prefix"), str), op, "needs a text `prefix`")
+    _flag(op, "hex")
+    for index, value in enumerate(op.operands):
+        _is_number(op, value, f"operand {index}")
+        expect(value.type.is_tile, op, f"operand {index} is {value.type}, not a tile")
+
+
+def _assert(op: ir.Op) -> None:
+    _counts(op, 1, 0)
+    expect(op.operands[0].type == ir.Type(ir.I1), op, f"its condition is {op.operands[0].type}, not i1")
+    for name in ("message", "place"):
+        expect(isinstance(op.attrs.get(name), str), op, f"needs a text `{name}`")
+
+
+def _map(op: ir.Op) -> None:
+    expect(bool(op.operands) and bool(op.results), op, "needs tiles, and gives some")
+    shape = op.operands[0].type.shape
+    for value in (*op.operands, *op.results):
+        _is_number(op, value, "a tile")
+        expect(bool(shape) and value.type.shape == shape, op, f"a tile is {value.type}, not of shape {shape}")
+
+
 RULES: dict[str, Rule] = {
     "const": _const,
     "program_id": _grid,
@@ -329,6 +355,9 @@ RULES: dict[str, Rule] = {
     "for": _for,
     "while": lambda op: None,  # all it demands is of its regions
     "if": _if,
+    "map": _map,
+    "print": _print,
+    "assert": _assert,
     "yield": _ends,
     "return": _return,
 }

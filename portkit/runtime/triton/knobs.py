@@ -1,6 +1,7 @@
-"""Settings that libraries read or set: none of them changes what a CPU kernel does.
+"""Settings that libraries read or set.
 
-`runtime.launch_enter_hook` and `launch_exit_hook` are not called.
+`runtime.debug` has assertions of kernels checked, `runtime.launch_enter_hook` and `launch_exit_hook` are
+called around launches, `autotuning.cache` keeps results of tuning; the others change nothing on a CPU.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import contextlib
 import copy
 from collections.abc import Iterator
 from typing import Any
+
+from portkit.runtime.tile import hooks
 
 
 class base_knobs:
@@ -50,6 +53,29 @@ class base_knobs:
             self.__dict__.update(before)
 
 
+class _Runtime(base_knobs):
+    """Settings of launches; the hooks are those of the compiler."""
+
+    @property
+    def launch_enter_hook(self) -> hooks.HookChain:
+        """Called before each launch."""
+        return hooks.ENTER
+
+    @launch_enter_hook.setter
+    def launch_enter_hook(self, hook: Any) -> None:
+        hooks.ENTER.become(None if hook is hooks.ENTER else hook)
+
+    @property
+    def launch_exit_hook(self) -> hooks.HookChain:
+        """Called after each launch."""
+        return hooks.EXIT
+
+    @launch_exit_hook.setter
+    def launch_exit_hook(self, hook: Any) -> None:
+        hooks.EXIT.become(None if hook is hooks.EXIT else hook)
+
+
+HookChain = hooks.HookChain
 propagate_env = True
 autotuning = base_knobs(cache=False, print=False)
 build = base_knobs()
@@ -61,4 +87,4 @@ amd = base_knobs()
 cpu = base_knobs()
 proton = base_knobs()
 redis = base_knobs()
-runtime = base_knobs(interpret=False, debug=False)
+runtime = _Runtime(interpret=False, debug=False)

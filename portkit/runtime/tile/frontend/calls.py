@@ -32,6 +32,7 @@ _CONSTANT_BUILTINS = frozenset(
         "list",
         "max",
         "min",
+        "print",
         "round",
         "str",
         "sum",
@@ -190,6 +191,8 @@ def _python(ctx: Context, function: Any, name: str, args: list[Any], kwargs: dic
     is_builtin = bool(name) and getattr(builtins, name, None) is function
     if is_builtin and name in ("getattr", "hasattr", "isinstance"):
         return _about(ctx, name, args)
+    if is_builtin and name == "print":
+        return call(ctx, language.device_print, args, kwargs)
     if is_builtin and runtime and name in _BUILTIN_TILES:
         return call(ctx, language_function(_BUILTIN_TILES[name]), args, kwargs)
     record = isinstance(function, type) and issubclass(function, tuple)  # a named tuple may hold tiles

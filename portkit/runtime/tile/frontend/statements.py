@@ -8,7 +8,7 @@ from typing import Any
 
 from portkit.errors import KernelError
 from portkit.runtime.tile import ir
-from portkit.runtime.tile.frontend import conditionals, loops
+from portkit.runtime.tile.frontend import calls, conditionals, loops
 from portkit.runtime.tile.frontend.context import Context
 from portkit.runtime.tile.frontend.control import Returned, settle
 from portkit.runtime.tile.frontend.expressions import apply, evaluate
@@ -128,8 +128,12 @@ def _expression(ctx: Context, node: ast.Expr) -> None:
 
 def _assert(ctx: Context, node: ast.Assert) -> None:
     test = evaluate(ctx, node.test)
-    if isinstance(test, ir.Value) or test:
-        return  # assertions about run-time values are not checked, as in Triton without debugging
+    known = constant(test) if isinstance(test, ir.Value) else bool(test)
+    if known is None:
+        message = evaluate(ctx, node.msg) if node.msg is not None else ""
+        calls.call(ctx, calls.language_function("device_assert"), [test, message], {})
+    if known is None or known:
+        return
     message = evaluate(ctx, node.msg) if node.msg is not None else "it is false"
     raise KernelError(f"assertion failed: {message}")
 

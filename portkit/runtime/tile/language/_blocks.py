@@ -34,6 +34,18 @@ def sort(x: tensor, dim: int | None = None, descending: bool = False) -> tensor:
     outside("sort")
 
 
+def topk(x: tensor, k: int, dim: int | None = None, descending: bool = True) -> tensor:
+    """The k largest (smallest) elements along an axis (the last one), in order; k is a power of two."""
+    outside("topk")
+
+
+def map_elementwise(
+    scalar_fn: Callable[..., Any], *args: tensor, pack: int = 1
+) -> tensor | tuple[tensor, ...]:
+    """A @jit function of scalars on each element of tiles, or on `pack` neighbours at a time."""
+    outside("map_elementwise")
+
+
 def gather(src: tensor, index: tensor, axis: int) -> tensor:
     """The elements of a tile that indices along one axis name."""
     outside("gather")

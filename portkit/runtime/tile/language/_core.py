@@ -297,8 +297,17 @@ def static_print(*values: Any, sep: str = " ", end: str = "\n") -> None:
 
 
 def device_assert(cond: Any, msg: str = "", mask: Any = None) -> None:
-    """Accepted and ignored, as Triton does unless debugging is switched on."""
+    """End the launch with an error where the condition is false and the mask is not.
+
+    Checked as in Triton: under `@jit(debug=True)`, in launches with `debug=True`, with TRITON_DEBUG=1, and
+    in the interpreter.
+    """
     outside("device_assert")
+
+
+def device_print(prefix: str, *args: Any, hex: bool = False) -> None:
+    """Print values while the kernel runs: a line for each element, with its program and index."""
+    outside("device_print")
 
 
 def multiple_of(input: tensor, values: Any) -> tensor:

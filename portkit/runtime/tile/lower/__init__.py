@@ -33,6 +33,7 @@ def lower(func: ir.Function, target: Target) -> Lowered:
         [
             f'target triple = "{target.triple}"',
             *sorted(program.code.declarations),
+            *program.globals,
             body,
             "attributes #0 = { nounwind }",
             "",

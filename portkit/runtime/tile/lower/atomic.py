@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from portkit.runtime.tile import ir
+from portkit.runtime.tile.lower.elements import each
 from portkit.runtime.tile.lower.emit import I1, PTR, Code, T, V
-from portkit.runtime.tile.lower.place import Index
+from portkit.runtime.tile.lower.place import Place
 
 if TYPE_CHECKING:
     from portkit.runtime.tile.lower.program import Program
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def lower_atomic(program: Program, op: ir.Op) -> None:
     """An atomic operation on a scalar or, element by element, on a tile."""
-    code, evaluator = program.code, program.evaluator
+    evaluator = program.evaluator
     shape = op.operands[0].type.shape
     if not shape:
         args = [program.context.scalars[v] for v in op.operands]
@@ -22,24 +23,13 @@ def lower_atomic(program: Program, op: ir.Op) -> None:
         return
     used = any(op.result in other.operands for other in program.func.walk())
     buffer = program.buffer(op.result) if used else None
-    evaluator.lanes = 0
 
-    def nest(dims: list[int], place: tuple[Index, ...]) -> None:
-        if not dims:
-            args = [evaluator.at(v, place) for v in op.operands]
-            old = _one(program, op, args)
-            if buffer is not None:
-                evaluator.memory.write(buffer, place, old)
-            return
+    def element(place: Place) -> None:
+        old = _one(program, op, [evaluator.at(v, place) for v in op.operands])
+        if buffer is not None:
+            evaluator.memory.write(buffer, place, old)
 
-        def body(index: V, _: list[V]) -> list[V]:
-            nest(dims[1:], (*place, Index(index, False, dims[0])))
-            return []
-
-        code.loop(code.i64(0), code.i64(shape[dims[0]]), 1, [], body)
-
-    with code.scope():
-        nest(list(range(len(shape))), ())
+    each(program, shape, element)
     if buffer is not None:
         program.context.buffers[op.result] = buffer
 

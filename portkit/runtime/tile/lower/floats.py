@@ -13,7 +13,7 @@ from portkit.runtime.tile.lower.emit import Code, V
 def hardware_f16(target: Target) -> bool:
     """Whether LLVM has an instruction for f16 ↔ f32."""
     if target.name == "x86_64":
-        return target.has("f16c") or target.has("avx512f")
+        return (target.has("f16c") and target.has("avx")) or target.has("avx512f")
     return target.name == "aarch64"
 
 

@@ -24,8 +24,8 @@ COSTS = {
         ("const", "arange", "splat", "broadcast", "expand_dims", "trans", "reshape", "slice"), 0.0
     ),
 }
-REGIONS = frozenset({"for", "while", "if"})
-ROOTS = frozenset({"store", *ir.ATOMICS, "reduce", "dot", "yield", *REGIONS})
+REGIONS = frozenset({"for", "while", "if", "map"})
+ROOTS = frozenset({"store", *ir.ATOMICS, "reduce", "dot", "yield", *ir.HOST_CALLS, *REGIONS})
 
 
 @dataclass(frozen=True)

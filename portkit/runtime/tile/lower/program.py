@@ -8,10 +8,11 @@ from portkit.errors import KernelError
 from portkit.runtime.targets import Target
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.affine import Dims, source_dims
+from portkit.runtime.tile.lower import elements
 from portkit.runtime.tile.lower.alias import Aliases
 from portkit.runtime.tile.lower.control import Control
 from portkit.runtime.tile.lower.elementwise import memory_element, register
-from portkit.runtime.tile.lower.emit import I32, I64, PTR, Code, T, V
+from portkit.runtime.tile.lower.emit import I32, I64, PTR, Block, Code, T, V
 from portkit.runtime.tile.lower.evaluate import Evaluator
 from portkit.runtime.tile.lower.group import Grouper, Root
 from portkit.runtime.tile.lower.loops import Nest
@@ -29,7 +30,7 @@ from portkit.runtime.tile.lower.storage import (
 ABI = "ptr noalias nocapture readonly %args, i64 %begin, i64 %end, ptr noalias align 64 %scratch"
 
 
-_BUFFERED = frozenset({"reduce", "dot", "for", "while", "if", *ir.ATOMICS})  # results live in buffers
+_BUFFERED = frozenset({"reduce", "dot", "for", "while", "if", "map", *ir.ATOMICS})  # results live in buffers
 
 
 class Program:
@@ -54,6 +55,8 @@ class Program:
         self.pending: list[Root] = []
         self.ids: dict[str, V] = {}
         self.at_end: list[str] = []  # lines for the end of the function
+        self.leaving: list[Block] = []  # blocks that end it early
+        self.globals: list[str] = []  # definitions around it
 
     def _stops(self) -> set[ir.Value]:
         """Values that live in buffers: kept ones, and results of operations that are not virtual."""
@@ -79,6 +82,8 @@ class Program:
         code.loop(V("%begin", I64), V("%end", I64), 1, [], program)
         for line in self.at_end:
             code.line(line)
+            for block in self.leaving:
+                block.lines.append(f"  {line}")
         code.scopes[-1].block.end = "ret void"
 
     def _slot(self, k: int, t: T) -> V:
@@ -112,6 +117,9 @@ class Program:
             "if": self.control.branch,
             **dict.fromkeys(ir.ATOMICS, self._atomic),
             "store": self._store,
+            "map": lambda op: elements.lower_map(self, op),
+            "print": lambda op: elements.lower_print(self, op),
+            "assert": lambda op: elements.lower_assert(self, op),
         }
         if op.opcode in special:
             special[op.opcode](op)
@@ -235,10 +243,14 @@ class Program:
             context.scalars[value] = self.evaluator.elementwise.emit(op, args)
 
     def _grid(self, op: ir.Op) -> V:
-        code, ids = self.code, self.ids
         axis = int(op.attrs["axis"])  # type: ignore[arg-type]
         if op.opcode == "num_programs":
-            return code.cast("trunc", ids[("gx", "gy", "gz")[axis]], "i32")
+            return self.code.cast("trunc", self.ids[("gx", "gy", "gz")[axis]], "i32")
+        return self.grid_id(axis)
+
+    def grid_id(self, axis: int) -> V:
+        """The place of the program along an axis, i32."""
+        code, ids = self.code, self.ids
         quotient = ids["id"]
         for k in range(axis):
             quotient = code.bin("udiv", quotient, ids[("gx", "gy")[k]])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from portkit.runtime.tile import ir
 
-EFFECTS = frozenset({"store", *ir.ATOMICS})
-CONTROL = frozenset({"for", "while", "if"})
+EFFECTS = frozenset({"store", *ir.ATOMICS, *ir.HOST_CALLS})
+CONTROL = frozenset({"for", "while", "if", "map"})
 ENDS = frozenset({"yield", "return"})
 
 

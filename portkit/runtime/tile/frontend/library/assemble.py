@@ -143,6 +143,20 @@ def sort(sem: Semantics, x: ir.Value, dim: int | None = None, descending: bool =
     return x
 
 
+def topk(sem: Semantics, x: ir.Value, k: int, dim: int | None = None, descending: bool = True) -> ir.Value:
+    """The first elements of the sorted tile."""
+    count = constant(k)
+    axis = _axis(x, -1 if dim is None else dim, "topk")
+    shape = x.type.shape
+    if not isinstance(count, int) or not 0 < count <= shape[axis] or count & (count - 1):
+        raise KernelError(f"tl.topk: k is a power of two of at most {shape[axis]}, not {describe(k)}")
+    ordered = sort(sem, x, axis, descending)
+    if count == shape[axis]:
+        return ordered
+    runs = _shaped(sem, ordered, (*shape[:axis], shape[axis] // count, count, *shape[axis + 1 :]))
+    return _pick(sem, runs, axis, 0)
+
+
 def _combiner(sem: Semantics, function: Any) -> Combine:
     """A @jit function of 2n values that gives n, on two lists of n values."""
 

@@ -25,10 +25,6 @@ def static_print(sem: Semantics, values: tuple[Any, ...], sep: str = " ", end: s
     sys.stderr.write(sep.join(shown) + end)
 
 
-def device_assert(sem: Semantics, cond: Any, msg: str = "", mask: Any = None) -> None:
-    """Not checked, as in Triton without debugging."""
-
-
 def assume(sem: Semantics, cond: Any) -> None:
     """Not needed."""
 
