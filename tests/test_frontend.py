@@ -471,7 +471,7 @@ def err_python_call(x):
 
 
 def err_python_import(x):
-    print("x")
+    divmod(1, 2)
 
 
 def err_argument(x):
