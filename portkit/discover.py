@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ JUNK = frozenset(
     | {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
     | {"node_modules", "site-packages", "build", "dist"}
 )
-_HEAD = 200  # bytes in which a `#!` line is looked for
+_HEAD = 200  # bytes in which a `#!` line is looked for, or what says that a report is ours
+_OURS = re.compile(rb'"(tool|kind)": "portkit(-[a-z]+)?"')
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ def _found(file: Path, name: str) -> Found | None:
     kind = kind_of(name)
     if kind is Kind.OTHER and "." not in file.name:
         kind = kind_of(name, _head(file))
-    return Found(file, name, kind) if kind is not Kind.OTHER else None
+    if kind is Kind.OTHER or (kind is Kind.JSON and _OURS.search(_head(file))):
+        return None
+    return Found(file, name, kind)
 
 
 def _head(file: Path) -> bytes:

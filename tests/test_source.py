@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from portkit import engine, reports
 from portkit.cells import neutralise
 from portkit.config import Config
 from portkit.discover import discover
 from portkit.errors import UsageError
+from portkit.parity import document, timeline
 from portkit.source import Kind, Unreadable, kind_of, load
 
 
@@ -225,6 +227,16 @@ def test_include_and_exclude(tmp_path: Path) -> None:
     make(tmp_path, "src/a.py", "src/deep/b.py", "tests/c.py", "d.py")
     assert names(tmp_path, Config(exclude=("tests", "*/deep"))) == ["d.py", "src/a.py"]
     assert names(tmp_path, Config(include=("src/**",))) == ["src/a.py", "src/deep/b.py"]
+
+
+def test_reports_of_our_own_are_no_code(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"dtype": "float16", "device": "cuda"}')
+    assert len(engine.scan([tmp_path], Config()).findings) == 2
+    run = {"device": "cuda", "lanes": ["cuda"], "names": ["cuda"], "events": [[0, 0, "step", 0, 0.0, 1.0]]}
+    (tmp_path / "scan.json").write_text(reports.render("json", engine.scan([tmp_path], Config())))
+    (tmp_path / "parity.json").write_text(json.dumps(document.build((), None), indent=2))
+    (tmp_path / "perfetto.json").write_text(json.dumps(timeline.perfetto(run, "cuda")))
+    assert [item.path for item in discover([tmp_path], Config())[1]] == ["run.json"]
 
 
 def test_a_missing_path_is_an_error_in_one_line(tmp_path: Path) -> None:
