@@ -2,8 +2,9 @@
 
     python scripts/run_workflow.py REPOSITORY
 
-Each `run:` step runs as it stands, with bash as a runner of GitHub's does it, in a new virtual environment with
-an empty home; a wheel built from this checkout stands in for the registry's.  Exits with 1 where a step fails.
+Each `run:` step runs as it stands, with bash as a runner of GitHub's does it, in a new virtual environment
+and with an empty home.  A wheel built from this checkout stands in for the registry's.
+Exits with 1 where a step fails.
 """
 
 from __future__ import annotations
