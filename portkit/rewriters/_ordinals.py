@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 
 from portkit.rewriters import _devices
@@ -13,7 +14,7 @@ _SETTERS = frozenset({"set_device"})
 
 def assignments(node: ast.Name, ctx: Context) -> list[ast.expr]:
     """What the function (or module) around a name assigns to it."""
-    return _assigned(_scope(node, ctx)).get(node.id, [])
+    return _assigned(scope(node, ctx)).get(node.id, [])
 
 
 @lru_cache(maxsize=8)
@@ -29,7 +30,7 @@ def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
 
 def only_device(name: str, node: ast.AST, ctx: Context) -> bool:
     """Whether every use of a variable in its scope is a device's place, and it is bound once."""
-    stores, loads = _uses(name, node, ctx)
+    stores, loads = uses(name, node, ctx)
     return stores == 1 and bool(loads) and all(_in_device_place(item, ctx) for item in loads)
 
 
@@ -41,16 +42,16 @@ def is_only_device(node: ast.Assign, ctx: Context) -> bool:
     target = node.targets[0]
     if not isinstance(target, ast.Name):
         return False
-    stores, loads = _uses(target.id, node, ctx)
+    stores, loads = uses(target.id, node, ctx)
     inside = set(ast.walk(node.value))
     rest = [item for item in loads if item not in inside]
     return stores == 1 and bool(rest) and all(_in_device_place(item, ctx) for item in rest)
 
 
-def _uses(name: str, node: ast.AST, ctx: Context) -> tuple[int, list[ast.Name]]:
+def uses(name: str, node: ast.AST, ctx: Context) -> tuple[int, list[ast.Name]]:
     """How often a name is bound in the scope of a node, and its loads there."""
     stores, loads = 0, []
-    for item in ast.walk(_scope(node, ctx)):
+    for item in _in_reach(scope(node, ctx), name):
         if isinstance(item, ast.Name) and item.id == name:
             if isinstance(item.ctx, ast.Load):
                 loads.append(item)
@@ -59,7 +60,25 @@ def _uses(name: str, node: ast.AST, ctx: Context) -> tuple[int, list[ast.Name]]:
     return stores, loads
 
 
-def _scope(node: ast.AST, ctx: Context) -> ast.AST:
+def _in_reach(around: ast.AST, name: str) -> Iterator[ast.AST]:
+    """The nodes of a scope, without the functions in it that have a parameter of the name."""
+    waiting = list(ast.iter_child_nodes(around))
+    while waiting:
+        item = waiting.pop()
+        yield item
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and _takes(item, name):
+            waiting += [*item.args.defaults, *filter(None, item.args.kw_defaults)]
+        else:
+            waiting += ast.iter_child_nodes(item)
+
+
+def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: str) -> bool:
+    every = function.args
+    plain = [*every.posonlyargs, *every.args, *every.kwonlyargs, every.vararg, every.kwarg]
+    return any(item is not None and item.arg == name for item in plain)
+
+
+def scope(node: ast.AST, ctx: Context) -> ast.AST:
     """The function around a node, or its module."""
     found = node
     for parent in ctx.parents(node):

@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _ordinals, _references, _sinks, _sites, _vendor, nccl_backend
+from portkit.rewriters import _counts, _devices, _ordinals, _references, _sinks, _sites, _vendor, nccl_backend
 from portkit.rule import Context
 
 _ROOT = "torch.cuda"
 _PRIVATE = "torch._C._cuda"  # functions of the extension module behind torch.cuda
 _OLD = "caffe2."
 _ELSEWHERE = frozenset({"torch.cuda.amp", "torch.cuda.amp.common"})  # modules: their members are looked at
-_DIVISIONS = (ast.Mod, ast.FloorDiv, ast.Div)
 _PROPERTIES = "torch.cuda.get_device_properties"
 # property → function, what follows its call, what differs
 _WANTED = {
@@ -36,7 +35,8 @@ class CudaRuntimeCall(_references.ReferenceRule):
     those of `torch.cuda` quietly do nothing; `torch.accelerator.device_index` takes no `torch.device`.
     Instead: `torch.accelerator.is_available()` and `device_count()`; the others from `portkit.runtime`,
     which do nothing, or answer 0, where there is no accelerator. A number of devices that something is
-    divided by becomes `max(1, ...)`; an ordinal that is used as a device becomes `pk.device(...)`.
+    divided by, or that says how many processes to start, becomes `max(1, ...)`; an ordinal that is used
+    as a device becomes `pk.device(...)`.
     Of `get_device_properties(i)`, the name and, after a review, the memory have a portable form.
     Safety: the same answers on CUDA; no error on a CPU-only build. On MPS, `is_available` is now true.
     Needs torch 2.6.
@@ -184,7 +184,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
         call = _sites.is_called(node, ctx)
         text, imports = _references.spell(ctx, target)
         if call is not None and not call.args and not call.keywords:
-            if name == "torch.cuda.device_count" and _is_divisor(call, ctx):
+            if name == "torch.cuda.device_count" and _counts.at_least_one(call, ctx):
                 return [Replace(ctx.span(call), f"max(1, {text}())"), *imports]
             if name == "torch.cuda.current_device" and _is_device(call, ctx):
                 device, more = _references.spell(ctx, "pk.device")
@@ -231,11 +231,6 @@ def _is_mixed(node: ast.expr, ctx: Context) -> bool:
     call = _sites.is_called(node, ctx)
     vendor, others = _vendor.through_flag(call, ctx) if call is not None else (0, 0)
     return bool(vendor and others)
-
-
-def _is_divisor(call: ast.Call, ctx: Context) -> bool:
-    parent = ctx.parent(call)
-    return isinstance(parent, ast.BinOp) and parent.right is call and isinstance(parent.op, _DIVISIONS)
 
 
 def _is_device(call: ast.Call, ctx: Context) -> bool:
