@@ -123,6 +123,45 @@ def test_rule_reports_what_its_fixture_says(rule_id: str) -> None:
     assert found == _read(folder / "report.txt")
 
 
+_FRAMES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)
+
+
+def _quiet(path: Path, text: str, told: set[int]) -> int:
+    """How many statements of a fixture (lines, where it is no Python) are code in which nothing is found."""
+    if path.suffix != ".py":
+        lines = enumerate(text.splitlines(), start=1)
+        code = [n for n, line in lines if re.search(r"\w{3}", line) and not re.match(r"\s*(?:#|//)", line)]
+        return sum(n not in told for n in code)
+    count = 0
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.stmt) or isinstance(node, _FRAMES):
+            continue
+        asks = any(
+            isinstance(n, (ast.Call, ast.Attribute, ast.Compare, ast.Constant)) for n in ast.walk(node)
+        )
+        docs = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        block = getattr(node, "body", None)
+        last = block[0].lineno - 1 if block else node.end_lineno or node.lineno
+        lines_of_it = set(range(node.lineno, max(last, node.lineno) + 1))
+        count += asks and not docs and lines_of_it.isdisjoint(told)
+    return count
+
+
+@pytest.mark.parametrize("rule_id", sorted(RULES))
+def test_fixture_holds_as_much_that_is_not_found(rule_id: str) -> None:
+    found = quiet = 0
+    for path in sorted((FOLDER / rule_id).glob("before.*")):
+        told: set[int] = set()
+        places: set[tuple[int | None, int]] = set()
+        for item in _findings(_read(path), path, [_rule(path.parent)]):
+            lines = [item.location.line, *(line for _, line in item.others)]
+            places.update((item.location.cell, line) for line in lines)
+            told.update(lines, range(item.location.line, item.location.end_line + 1))
+        found += len(places)
+        quiet += _quiet(path, _read(path), told) if path.suffix != ".ipynb" else 0
+    assert quiet >= found
+
+
 @pytest.mark.parametrize("path", _befores(), ids=_label)
 def test_rule_rewrites_its_fixture(path: Path) -> None:
     rules = [_rule(path.parent)]

@@ -64,6 +64,7 @@ _TALK = frozenset(
         "append_text",
     }
 )
+_PATHS = ("os.path.", "pathlib.", "posixpath.", "urllib.parse.", "shutil.", "glob.")
 _REFLECTION = frozenset({"getattr", "hasattr", "setattr", "delattr", "isinstance"})
 
 
@@ -105,7 +106,8 @@ def _place(node: ast.expr, child: ast.AST, parent: ast.AST, ctx: Context) -> Goa
     if isinstance(parent, ast.Lambda) and child is parent.body:
         return _made(parent, node, ctx)
     if isinstance(parent, (ast.BinOp, ast.Subscript)):
-        return Goal.UNKNOWN if isinstance(parent, ast.BinOp) else Goal.ELSEWHERE
+        put_together = isinstance(parent, ast.BinOp) and not isinstance(parent.op, ast.Div)  # no path
+        return Goal.UNKNOWN if put_together else Goal.ELSEWHERE
     return Goal.ELSEWHERE
 
 
@@ -168,6 +170,8 @@ def _positional(node: ast.expr, child: ast.AST, call: ast.Call, ctx: Context) ->
         return Goal.ELSEWHERE
     if callee in _OWN_RULE:
         return _of_own_rule(node, child)
+    if callee.startswith(_PATHS):
+        return Goal.ELSEWHERE
     if first and _CASTS & _chosen(call.func, ctx):
         return Goal.TEXT
     if callee == "functools.partial" and call.args[1:2] == [child]:

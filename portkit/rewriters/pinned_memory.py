@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _calls, _references, _sites
+from portkit.rewriters import _calls, _index, _references, _sites
 from portkit.rewriters._devices import identifier
 from portkit.rule import Context, Rule
 from portkit.scopes import parameters
@@ -119,6 +119,8 @@ class PinnedMemory(Rule):
     def _method(self, node: ast.Call, receiver: ast.expr, ctx: Context) -> Iterator[Finding]:
         if _is_chosen(node, ctx) or node.args or node.keywords:
             return
+        if any(_index.defines(owner, "pin_memory") for owner in _index.classes_of(receiver, ctx)):
+            return  # what the file's own class does is told there
         message = "pin_memory() raises where there is no accelerator"
         if ctx.guard(node) is not None or _sites.under_device_test(node, ctx):
             yield ctx.finding(
