@@ -188,6 +188,8 @@ def _positional(node: ast.expr, child: ast.AST, call: ast.Call, ctx: Context) ->
             return Goal.ELSEWHERE
         if call.func.attr in _PARSERS:
             return Goal.PARSED
+        if call.func.attr == "append" and _devices.is_device_name(_devices.identifier(call.func.value)):
+            return Goal.TEXT
     return _named([_own_parameter(call, child, ctx)], node, ctx)
 
 
@@ -282,7 +284,14 @@ def _element(node: ast.expr, child: ast.AST, holder: ast.Tuple | ast.List | ast.
             return Goal.CHOICES if is_device_option(call) else Goal.UNKNOWN
         if outer.arg == "device_types":
             return Goal.KERNEL
-    return Goal.SEVERAL if ctx.is_device_sink(node) or _collects(outer) else Goal.UNKNOWN
+    return Goal.SEVERAL if ctx.is_device_sink(node) or _collects(_whole_list(outer, ctx)) else Goal.UNKNOWN
+
+
+def _whole_list(outer: ast.AST | None, ctx: Context) -> ast.AST | None:
+    """What holds a list that is a part of another: `["cpu"] + (["cuda"] if ... else [])`."""
+    while isinstance(outer, ast.IfExp) or (isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Add)):
+        outer = ctx.parent(outer)
+    return outer
 
 
 def _collects(outer: ast.AST | None) -> bool:
