@@ -124,7 +124,7 @@ class CudaEnvironment(Rule):
         if listed and support is Support.MANUAL:
             support = Support.UNKNOWN
         return ctx.finding(
-            self, node, f"{name} is a variable of NVIDIA's software", support=support, remedy=remedy
+            self, node, f"{name} is a variable of CUDA, or of software for it", support=support, remedy=remedy
         )
 
 

@@ -91,7 +91,7 @@ class CudaLauncher(Rule):
                 yield ctx.finding(
                     self,
                     line.span(match, "name" if match["name"] else "other"),
-                    f"{name} {known} a variable of NVIDIA's software",
+                    f"{name} {known} a variable of CUDA, or of software for it",
                     support=support,
                     remedy=remedy,
                     group=f"variable {name}",

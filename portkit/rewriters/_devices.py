@@ -13,6 +13,12 @@ from portkit.rule import Context
 _WHOLE = re.compile(r"cuda(?::(\d+))?\Z")
 _FORMAT = re.compile(r"cuda:\{(?P<field>\w*)\}\Z")
 _PERCENT = re.compile(r"cuda:%[dis]\Z")
+_WAYS = frozenset(
+    {
+        *("impl", "implementation", "backend", "engine", "kernel", "kernels", "algo", "algorithm", "method"),
+        *("mode", "provider", "platform", "solver", "variant", "toolkit", "extension", "target"),
+    }
+)
 _NAME = re.compile(r"(?:^|_)(?:dev|device|devices)(?:$|_(?:type|name|id|str|string))", re.I)
 
 
@@ -191,6 +197,11 @@ def _is_device_call(node: ast.AST, ctx: Context) -> bool:
 def is_device_name(name: str) -> bool:
     """Whether an identifier, key or option is by its words a device."""
     return bool(_NAME.search(name.replace("-", "_").strip("_")))
+
+
+def is_implementation_name(name: str) -> bool:
+    """Whether an identifier says by its words which of several ways to compute is meant."""
+    return not _WAYS.isdisjoint(_sites.words(name))
 
 
 def identifier(node: ast.AST) -> str:

@@ -19,6 +19,7 @@ class Goal(Enum):
     KERNEL = "kernel"  # the device type that a kernel is registered for
     PARSED = "parsed"  # an argument of a method that takes strings apart
     SEVERAL = "several"  # one of several devices in a list
+    WAY = "way"  # the name of one of several ways to compute, as far as the name it is kept under tells
     UNKNOWN = "unknown"
     ELSEWHERE = "elsewhere"  # another rule's, or no value at all
 
@@ -134,7 +135,7 @@ def _of_own_rule(node: ast.expr, child: ast.AST) -> Goal:
 def _named(names: list[str], node: ast.expr, ctx: Context) -> Goal:
     if any(_devices.is_device_name(name) for name in names) or ctx.is_device_sink(node):
         return Goal.TEXT
-    return Goal.UNKNOWN
+    return Goal.WAY if any(map(_devices.is_implementation_name, names)) else Goal.UNKNOWN
 
 
 def _keyword(node: ast.expr, child: ast.AST, keyword: ast.keyword, ctx: Context) -> Goal:

@@ -17,7 +17,8 @@ _VENDOR = re.compile(
     r"cudnn|nccl|nvtx|tf32|capability|fused|flash_attn|apex|xformers|nvidia|bitsandbytes|pynvml|cudart|CUDAGraph"
     r"|cuda\.graph|transformer_engine|triton|cpp_extension|CUDAExtension|load_inline|nvcc|CUDA_HOME"
     r"|torch\.ops\._caffe2|tensorrt|\btrt\b|onnxruntime|CUDAExecutionProvider|plugin|custom_op"
-    r"|\w_cuda\w*\s*[(.]|\bcuda_\w+\s*[(.]",  # functions and modules of the user's that say CUDA
+    r"|\w_cuda\w*\s*[(.]|\bcuda_\w+\s*[(.]"  # functions and modules of the user's that say CUDA
+    r"|(?<![\w.])_(?:C|ext|backend)\.\w+\s*\(",  # of a compiled extension, as most call theirs
     re.I,
 )
 

@@ -37,6 +37,11 @@ _REFUSED = {
         "CUDA stands in a list of devices",
         "Decide which devices belong there; pk.device_type() names the accelerator.",
     ),
+    Goal.WAY: (
+        Support.UNKNOWN,
+        "One of several ways to compute is called cuda",
+        "If it stands for kernels of CUDA, choose another one where there is no CUDA; the name stays.",
+    ),
     Goal.UNKNOWN: (
         Support.UNKNOWN,
         "It is not visible whether this string becomes a device",

@@ -95,7 +95,7 @@ class CudaDeviceTypeComparison(Rule):
         if device is not None and (_is_device(device) or ctx.is_device_sink(device)):
             yield self._manual(node, ctx, "Ask torch.device(name) for its type and its index.")
         else:
-            yield self._unknown(node, ctx)
+            yield self._unknown(node, ctx, device)
 
     def visit_MatchValue(self, node: ast.MatchValue, ctx: Context) -> Iterable[Finding]:
         if _devices.spelling(node.value, ctx) is not None:
@@ -145,14 +145,14 @@ class CudaDeviceTypeComparison(Rule):
             if _is_type(left, ctx) or _is_device(_inside_str(left)) or ctx.is_device_sink(left):
                 yield self._manual(node, ctx, "Add the other devices that may pass; the ones listed stay.")
             else:
-                yield self._unknown(node, ctx)
+                yield self._unknown(node, ctx, left)
 
     def _loose(self, node: ast.expr, value: ast.expr, negated: bool, ctx: Context) -> Iterator[Finding]:
         """A comparison of something that is perhaps a device: an object, or a text."""
         device = _inside_str(value)
         if not (_is_device(device) or ctx.is_device_sink(device)):
             if isinstance(device, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
-                yield self._unknown(node, ctx)
+                yield self._unknown(node, ctx, device)
             return
         if _vendor.is_vendor(node, ctx):
             yield self._vendor_branch(node, ctx)
@@ -187,7 +187,15 @@ class CudaDeviceTypeComparison(Rule):
     def _manual(self, node: ast.AST, ctx: Context, remedy: str) -> Finding:
         return ctx.finding(self, node, "The test singles out CUDA", support=Support.MANUAL, remedy=remedy)
 
-    def _unknown(self, node: ast.AST, ctx: Context) -> Finding:
+    def _unknown(self, node: ast.AST, ctx: Context, value: ast.expr | None) -> Finding:
+        if value is not None and _devices.is_implementation_name(_devices.identifier(value)):
+            return ctx.finding(
+                self,
+                node,
+                "One of several ways to compute is called cuda",
+                support=Support.UNKNOWN,
+                remedy="If it stands for kernels of CUDA, see that another one is chosen without CUDA.",
+            )
         return ctx.finding(
             self,
             node,

@@ -24,8 +24,12 @@ _FUNCTION = re.compile(
 _HOST = re.compile(  # C++ that calls CUDA: text that speaks of it has no such marks
     r"#\s*include\s*[<\"](?:cuda|cub/|cutlass/|ATen/cuda|c10/cuda)|\bgetCurrentCUDAStream\(|\bcuda(?:Stream|Error|Event)_t\s+\w|<<<[^<>]*>>>\s*\(|\bcuda[A-Z]\w+\([^)]*\);"
 )
-_PLACES = frozenset(
-    {"CUDA_HOME", "ROCM_HOME", "HIP_HOME", "_find_cuda_home", "CUDNN_HOME", "_join_cuda_home"}
+_PLACES = frozenset({"CUDA_HOME", "_find_cuda_home", "CUDNN_HOME", "_join_cuda_home"})
+_OF_ROCM = frozenset(
+    {
+        *("ROCM_HOME", "HIP_HOME", "MIOPEN_HOME", "ROCM_VERSION", "_find_rocm_home", "_join_rocm_home"),
+        *("IS_HIP_EXTENSION", "COMMON_HIP_FLAGS", "COMMON_HIPCC_FLAGS"),
+    }
 )
 _HOMES = frozenset(f"{_EXTENSION}{name}" for name in ("CUDA_HOME", "ROCM_HOME"))
 _PORTABLE = frozenset({"BuildExtension", "CppExtension"})
@@ -42,6 +46,7 @@ _SILENT = (
     "Where there is no compiler for CUDA or ROCm, the build no longer stops: the package is installed "
     "without the extension, and what imports it fails later if nothing takes its place."
 )
+_OTHER = (Support.PORTABLE, "It says nothing of CUDA: None or false without ROCm.")
 _WITHOUT = (Support.MANUAL, "It is None without CUDA: build without the CUDA sources then.")
 _KEEP = (Support.PORTABLE, "Keep it: sources that are C++ alone need nothing else.")
 _LOOK = (Support.UNKNOWN, "See whether it is reached where there is no CUDA.")
@@ -206,7 +211,7 @@ class CudaExtensionBuild(Rule):
     def _place(self, node: ast.expr, ctx: Context) -> Iterable[Finding]:
         name = ctx.resolve(node) or ""
         last = name.removeprefix(_EXTENSION)
-        if last in _PLACES and _is_ours(node, ctx):
+        if last in _PLACES | _OF_ROCM and _is_ours(node, ctx):
             return
         if name == "torch.ops.load_library":
             yield self._told(node, ctx, name, "loads a compiled library, which may hold CUDA code", *_LOADED)
@@ -216,6 +221,8 @@ class CudaExtensionBuild(Rule):
             return
         elif last in _PLACES:
             yield self._told(node, ctx, name, "asks where CUDA's compiler is", *_WITHOUT)
+        elif last in _OF_ROCM:
+            yield self._told(node, ctx, name, "is about the compiler of ROCm", *_OTHER)
         elif last in _PORTABLE:
             yield self._told(node, ctx, name, "builds with the compilers that there are", *_KEEP)
         elif "." not in last:
