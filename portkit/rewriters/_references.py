@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from portkit import tables
 from portkit.finding import DropImport, Edit, Finding, NeedImport, Replace, Support
-from portkit.rewriters import _index, _signatures, _sites
+from portkit.rewriters import _index, _script, _signatures, _sites
 from portkit.rule import Context, Rule, named
 
 RUNTIME = "portkit.runtime"
@@ -182,7 +182,7 @@ def untouchable(node: ast.expr, ctx: Context) -> str:
     """Why a mention of a replaceable name must stay as it is; empty if it may go."""
     if _sites.is_written(node):
         return "The name is patched here: patch the function that the migrated code calls instead."
-    if _sites.in_torchscript(node, ctx):
+    if _script.in_torchscript(node, ctx):
         return "The function is compiled by TorchScript, which can't call portkit: move the call out of it."
     parent = ctx.parent(node)
     if isinstance(parent, ast.ClassDef):

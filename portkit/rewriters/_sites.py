@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from portkit.rule import Context
 from portkit.scopes import FUNCTIONS
 
-SCRIPT = frozenset({"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"})
 AVAILABLE = "torch.cuda.is_available"
 _ACCELERATOR_TESTS = frozenset(
     {"torch.accelerator.is_available", "portkit.runtime.is_available", "portkit.runtime.is_accelerator"}
@@ -18,17 +17,6 @@ _ACCELERATOR_TESTS = frozenset(
 
 _ACCELERATOR = re.compile(r"cuda|gpu|accelerator", re.I)
 _UNSURE = re.compile(r"\bnot\b|\bno_|\bor\b|\bcpu\b|==\s*0|<|^try:", re.I)
-
-
-def in_torchscript(node: ast.AST, ctx: Context) -> bool:
-    """Whether a node stands in a function that TorchScript compiles, where helpers can't be called."""
-    for parent in ctx.parents(node):
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for decorator in parent.decorator_list:
-                target = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if ctx.resolve(target) in SCRIPT:
-                    return True
-    return False
 
 
 def in_decorator(node: ast.AST, ctx: Context) -> bool:

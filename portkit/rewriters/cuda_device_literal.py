@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from portkit.analyzers import _texts
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _calls, _devices, _sinks, _sites
+from portkit.rewriters import _calls, _devices, _script, _sinks, _sites
 from portkit.rewriters._sinks import Goal
 from portkit.rule import Context, Rule
 
@@ -183,7 +183,7 @@ class CudaDeviceLiteral(Rule):
         yield self._replaced(node, ctx, text, edits, "The device is CUDA")
 
     def _replaced(self, node: ast.expr, ctx: Context, text: str, edits: list[Edit], message: str) -> Finding:
-        if _sites.in_torchscript(node, ctx):
+        if _script.in_torchscript(node, ctx):
             return ctx.finding(
                 self,
                 node,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Finding, Phase, Replace, Support
-from portkit.rewriters import _devices, _extension, _references, _sinks, _sites, _vendor
+from portkit.rewriters import _devices, _extension, _references, _script, _sinks, _sites, _vendor
 from portkit.rule import Context, Rule
 from portkit.scopes import FUNCTIONS
 
@@ -157,7 +157,7 @@ class CudaDeviceTypeComparison(Rule):
         if _vendor.is_vendor(node, ctx):
             yield self._vendor_branch(node, ctx)
             return
-        if _sites.in_torchscript(node, ctx):
+        if _script.in_torchscript(node, ctx):
             yield self._manual(node, ctx, "TorchScript compiles this function: compare device.type.")
             return
         local, imports = ctx.use(_references.RUNTIME)

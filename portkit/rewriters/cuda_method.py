@@ -16,7 +16,7 @@ from portkit.finding import (
     Replace,
     Support,
 )
-from portkit.rewriters import _calls, _index, _references, _sites
+from portkit.rewriters import _calls, _index, _references, _script, _sites
 from portkit.rule import Context, Rule
 
 _SIGNATURE = "device=None, non_blocking=False, memory_format=None"
@@ -180,7 +180,7 @@ def _in_map_location(node: ast.AST, ctx: Context) -> bool:
 def _refusal(node: ast.Call, ctx: Context) -> str:
     """Why a call can't be rewritten; empty if it can."""
     assert isinstance(node.func, ast.Attribute)
-    if _sites.in_torchscript(node, ctx):
+    if _script.in_torchscript(node, ctx):
         return "TorchScript compiles this function and can't call portkit"
     for owner in _index.classes_of(node.func.value, ctx):
         methods = {item.name for item in owner.body if isinstance(item, ast.FunctionDef)}

@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterable, Iterator
 
 from portkit.finding import Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _counts, _devices, _ordinals, _references, _sinks, _sites, _vendor, nccl_backend
+from portkit.rewriters import (
+    _counts,
+    _devices,
+    _ordinals,
+    _references,
+    _script,
+    _sinks,
+    _sites,
+    _vendor,
+    nccl_backend,
+)
 from portkit.rule import Context
 
 _ROOT = "torch.cuda"
@@ -207,7 +217,7 @@ def _property(node: ast.expr, ctx: Context) -> ast.Attribute | None:
     if call is None or not isinstance(whole, ast.Attribute) or whole.attr not in _WANTED:
         return None
     plain = not call.keywords and not any(isinstance(item, ast.Starred) for item in call.args)
-    return whole if plain and not _sites.in_torchscript(node, ctx) else None
+    return whole if plain and not _script.in_torchscript(node, ctx) else None
 
 
 def _is_for_nvidia(node: ast.expr, ctx: Context) -> bool:

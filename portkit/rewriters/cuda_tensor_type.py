@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from portkit import tables
 from portkit.finding import Edit, Finding, Phase, Replace, SetArgument, Support
-from portkit.rewriters import _references, _sites
+from portkit.rewriters import _references, _script
 from portkit.rule import Context, Rule, named
 
 _MESSAGE = "No device but CUDA has this tensor type"
@@ -64,9 +64,9 @@ class CudaTensorType(Rule):
         torch, imports = ctx.use("torch")
         device, more = _references.spell(ctx, "pk.device")
         maker = _maker(node)
-        if maker is None and not node.keywords and not _sites.in_torchscript(node, ctx):
+        if maker is None and not node.keywords and not _script.in_torchscript(node, ctx):
             return self._legacy(node, ctx)
-        if maker is None or node.keywords or _sites.in_torchscript(node, ctx):
+        if maker is None or node.keywords or _script.in_torchscript(node, ctx):
             return self._manual(
                 node,
                 ctx,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from portkit.finding import DropStatement, Edit, Finding, Phase, Replace, Support
-from portkit.rewriters import _index, _references, _sites, _triton, _vendor
+from portkit.rewriters import _index, _references, _script, _sites, _triton, _vendor
 from portkit.rule import Context, Rule
 from portkit.scopes import FUNCTIONS
 
@@ -66,7 +66,7 @@ class IsCudaCheck(Rule):
                 edits=[refusal],
             )
             return
-        if _vendor.is_vendor(node, ctx) or _sites.in_torchscript(node, ctx) or _sites.is_called(node, ctx):
+        if _vendor.is_vendor(node, ctx) or _script.in_torchscript(node, ctx) or _sites.is_called(node, ctx):
             yield ctx.finding(
                 self,
                 node,

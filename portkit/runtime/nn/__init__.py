@@ -20,7 +20,20 @@ def modules() -> dict[str, Any]:
         module = importlib.import_module(f"{__name__}.{info.name}")
         classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
         found |= {name: value for name, value in classes.items() if value.__module__ == module.__name__}
+    for value in found.values():
+        value.__prepare_scriptable__ = _as_torch
     return found
+
+
+def _as_torch(module: Any) -> Any:
+    """What `torch.jit.script` compiles in a module's place: torch's own, with the same parameters."""
+    kind = type(module)
+    if kind not in modules().values():
+        return module  # a subclass of the user's
+    base: Any = next(item for item in kind.__mro__ if item.__module__.startswith("torch."))
+    plain = base.__new__(base)
+    plain.__dict__ = module.__dict__
+    return plain
 
 
 def __getattr__(name: str) -> Any:

@@ -18,11 +18,12 @@ def gated(operator: Operator) -> Callable[..., Array]:
 
     A call that torch refuses is made again the long way, whose checks name the argument at fault.
     """
-    function, vendor, small = operator.function, operator.vendor, operator.small
+    function: Any = operator.function
+    vendor, small = operator.vendor, operator.small
     loaded, environment = sys.modules, os.environ
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Array:
+    def run(*args: Any, **kwargs: Any) -> Any:
         torch = loaded.get("torch")
         if torch is None or not args:
             return function(*args, **kwargs)
@@ -35,4 +36,14 @@ def gated(operator: Operator) -> Callable[..., Array]:
         except (TypeError, ValueError, RuntimeError, IndexError):
             return function(*args, **kwargs)
 
+    result: Any = run
+    for one in (result, function):
+        one.__prepare_scriptable__ = functools.partial(_scripted, operator.name, function)
     return run
+
+
+def _scripted(name: str, function: Callable[..., Array]) -> Callable[..., Array]:
+    """What `torch.jit.script` compiles where a function calls the operator."""
+    from portkit.runtime.ops import _scripted
+
+    return _scripted.stand_in(name, function)
