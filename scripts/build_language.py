@@ -7,6 +7,7 @@ python scripts/build_language.py --check    # exit code 1 if it differs
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 import textwrap
@@ -16,6 +17,8 @@ from portkit.runtime import triton
 from portkit.runtime.tile import ir
 from portkit.runtime.tile.frontend import calls, expressions, introspect, statements
 from portkit.runtime.tile.language.extra import cuda, libdevice
+
+_ABOUT = "\n# The parameters of each function; as a method of a tile, the first is the tile"
 
 
 def lists() -> dict[str, set[str]]:
@@ -38,6 +41,18 @@ def lists() -> dict[str, set[str]]:
     }
 
 
+def parameters() -> dict[str, str]:
+    """The names that each function of the language gives its parameters, in order; without those that take
+    any."""
+    found = {}
+    for name in sorted(calls.handlers()):
+        declared = getattr(tl, name, None) or getattr(tl.math, name, None) or getattr(cuda, name)
+        items = inspect.signature(declared).parameters.values()
+        if all(item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD) for item in items):
+            found[name] = " ".join(item.name for item in items)
+    return found
+
+
 def table(text: str) -> str:
     """The table with its lists renewed, and without refusals of what there is now."""
     for name, items in lists().items():
@@ -50,9 +65,11 @@ def table(text: str) -> str:
         pattern = re.compile(rf"^{name} = \[.*?^\]", re.DOTALL | re.MULTILINE)
         text, count = pattern.subn(f"{name} = [\n{body},\n]", text)
         assert count == 1, name
-    head, _, refused = text.partition("[refused]\n")
-    kept = [line for line in refused.splitlines() if not hasattr(tl, line.partition(" =")[0])]
-    return f"{head}[refused]\n" + "".join(f"{line}\n" for line in kept)
+    head, _, rest = text.partition("[refused]\n")
+    refused = rest.partition("\n[parameters]\n")[0].removesuffix(_ABOUT)
+    kept = [line for line in refused.splitlines() if line and not hasattr(tl, line.partition(" =")[0])]
+    named = [f'{name} = "{names}"' for name, names in parameters().items()]
+    return f"{head}[refused]\n" + "\n".join([*kept, _ABOUT, "[parameters]", *named]) + "\n"
 
 
 def main() -> int:

@@ -17,6 +17,10 @@ _MAGIC = re.compile(r"^\s*(?:[\w, ]+=\s*)?(?:!|%(?:pip|conda|mamba|env|set_env|s
 _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|shell|script|system)\b")
 _SPOKEN = re.compile(r"^[\s@-]*(?:(?:RUN|run:)\s+)?(?:echo|printf)\b(?![^#]*[>|])")
 _NAMED = re.compile(r"^\s*-?\s*(?:name|title|description|displayName|label|key|summary)\s*:\s*[\"']?\S+\s+\S")
+# `cat <<EOF` shows the lines up to EOF; with a file or a command behind it, they are for that
+_SHOWN = re.compile(
+    r"(?:^|[\s;{(&|])cat\s+(?:[12]?>&[12]\s+)?<<-?\s*[\"']?(?P<end>\w+)[\"']?\s*(?:[12]?>&[12]\s*)?\Z"
+)
 _SLASHES = re.compile(r"(?:^|(?<=\s))//.*")
 
 
@@ -46,7 +50,12 @@ def _logical(text: str, comment: str) -> tuple[Line, ...]:
 
 def _split(text: str, comment: str) -> Iterator[Line]:
     start, parts, offset = 0, "", 0
+    end = ""  # the word that ends a text which is only shown
     for raw in text.splitlines(keepends=True):
+        if end:
+            offset += len(raw)
+            end = "" if raw.strip() == end else end
+            continue
         if not parts:
             start = offset
         offset += len(raw)
@@ -60,6 +69,8 @@ def _split(text: str, comment: str) -> Iterator[Line]:
             parts += raw[: match.start()] + " " * (len(raw) - match.start())
             continue
         yield Line(start, parts + code)
+        shown = _SHOWN.search(parts + code)
+        end = shown["end"] if shown is not None else ""
         parts = ""
     if parts:
         yield Line(start, parts)

@@ -74,7 +74,8 @@ class CudaLauncher(Rule):
 
     def visit_text(self, ctx: Context) -> Iterable[Finding]:
         rows = _patterns.load("commands")
-        yield from _patterns.find(self, ctx, rows, _commands.commands(ctx))
+        lines = (line for line in _commands.commands(ctx) if not _is_setting(line.text, ctx))
+        yield from _patterns.find(self, ctx, rows, lines)
         for line in _commands.commands(ctx):
             yield from self._variables(line, ctx)
         if ctx.kind is Kind.SHELL:
@@ -96,3 +97,8 @@ class CudaLauncher(Rule):
                     remedy=remedy,
                     group=f"variable {name}",
                 )
+
+
+def _is_setting(line: str, ctx: Context) -> bool:
+    """Whether a line of YAML gives an option as a key, which the rule about settings looks at."""
+    return ctx.kind is Kind.YAML and re.match(r"\s*[\"']?--?[\w-]+[\"']?\s*:(?:\s|$)", line) is not None

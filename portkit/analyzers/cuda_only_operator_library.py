@@ -83,6 +83,7 @@ class CudaOnlyOperatorLibrary(Rule):
     def _use(self, node: ast.expr, ctx: Context, library: _libraries.Library, name: str) -> Finding:
         use = _libraries.use_of(library, name)
         minutes = use.effort if use is not None else library.effort
+        minutes = min(minutes, _IMPORT) if _sites.in_annotation(node, ctx) else minutes
         row = f"{library.package}.{use.name}" if use is not None else library.of(name)
         return ctx.finding(
             self,
@@ -95,7 +96,7 @@ class CudaOnlyOperatorLibrary(Rule):
             qualified_name=name,
             phase=use.phase if use is not None else library.phase,
             effort=Effort(minutes, f"table libraries, {row}"),
-            group=row,
+            group=f"type {row}" if _sites.in_annotation(node, ctx) else row,
         )
 
     def _kernel(

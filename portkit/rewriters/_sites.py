@@ -16,6 +16,7 @@ _ACCELERATOR_TESTS = frozenset(
 
 
 _ACCELERATOR = re.compile(r"cuda|gpu|accelerator", re.I)
+_INSTALLED = re.compile(r"_*(?:have|has)_\w+|\w+_(?:available|installed)|find_spec", re.I)
 _UNSURE = re.compile(r"\bnot\b|\bno_|\bor\b|\bcpu\b|==\s*0|<|^try:", re.I)
 
 
@@ -83,9 +84,12 @@ def _is_tested(node: ast.AST, ctx: Context) -> bool:
 
 
 def in_import_guard(node: ast.AST, ctx: Context) -> bool:
-    """Whether a node stands in a `try` whose handlers take a failed import."""
+    """Whether a node stands in a `try` whose handlers take a failed import, or under a flag that says that a
+    package is there: `if HAVE_TE:`."""
     child = node
     for parent in ctx.parents(node):
+        if isinstance(parent, ast.If) and child in parent.body and _is_installed(parent.test, ctx):
+            return True
         if (
             isinstance(parent, ast.Try)
             and child in parent.body
@@ -93,6 +97,18 @@ def in_import_guard(node: ast.AST, ctx: Context) -> bool:
         ):
             return True
         child = parent
+    return False
+
+
+def _is_installed(test: ast.expr, ctx: Context) -> bool:
+    """Whether a test asks, by its words, if a package is installed."""
+    if isinstance(test, ast.BoolOp):
+        return isinstance(test.op, ast.And) and any(_is_installed(item, ctx) for item in test.values)
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
+        test = test.left  # `importlib.util.find_spec("apex") is not None`
+    asked = test.func if isinstance(test, ast.Call) else test
+    if isinstance(asked, (ast.Name, ast.Attribute)) and not (ctx.resolve(asked) or "").startswith("torch."):
+        return bool(_INSTALLED.fullmatch(getattr(asked, "id", getattr(asked, "attr", ""))))
     return False
 
 

@@ -68,13 +68,15 @@ def advice(name: str) -> str:
 
 
 def unknown_syntax(kernel: ast.FunctionDef, ctx: Context) -> list[str]:
-    """Python syntax and methods of tiles in a kernel that the compiler does not take."""
+    """Python syntax, methods of tiles, and arguments in a kernel that the compiler does not take."""
     table = _table()
     known = {*table["syntax"], *_STRUCTURE}
     methods = {*table["methods"], *table["attributes"], *table["type_attributes"]}
     found: set[str] = set()
     for statement in kernel.body:
         for item in ast.walk(statement):
+            if isinstance(item, ast.Call):
+                found.update(_unknown_arguments(item, ctx))
             if isinstance(item, (ast.stmt, ast.expr)) and type(item).__name__ not in known:
                 found.add(f"{type(item).__name__} syntax")
             elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
@@ -86,6 +88,28 @@ def unknown_syntax(kernel: ast.FunctionDef, ctx: Context) -> list[str]:
                 ):
                     found.add(f"the method {method}")
     return sorted(found)
+
+
+def _unknown_arguments(call: ast.Call, ctx: Context) -> Iterator[str]:
+    """Arguments of a function of the language, or of a method of a tile, that only other versions have."""
+    name = ctx.resolve(call.func)
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else (name or "").rpartition(".")[2]
+    is_method = name is None and isinstance(call.func, ast.Attribute)
+    if not (is_method or (name or "").startswith(f"{LANGUAGE}.")) or _is_starred(call):
+        return
+    names = _table()["parameters"].get(last)
+    if names is None or (is_method and last not in _table()["methods"]):
+        return
+    accepted = names.split()
+    yield from (f"the argument {k.arg} of {last}" for k in call.keywords if k.arg not in accepted)
+    if len(call.args) + is_method > len(accepted):
+        yield f"{len(call.args)} arguments of {last}"
+
+
+def _is_starred(call: ast.Call) -> bool:
+    return any(isinstance(item, ast.Starred) for item in call.args) or any(
+        k.arg is None for k in call.keywords
+    )
 
 
 def _is_module(node: ast.expr, ctx: Context) -> bool:
