@@ -77,6 +77,44 @@ def test_bisection_names_the_edit_that_a_module_fails_by(migrated, tmp_path):
     assert "by the edit minigpt/model.py" in failed[0].reason
 
 
+PLAIN = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    model(torch.randn(5, 3)).sum().backward()
+    optimizer.step()
+"""
+
+
+def plain(folder: Path, text: str) -> Script:
+    folder.mkdir()
+    (folder / "fit.py").write_text(text)
+    return Script(folder, "fit.py", (), THREADS, folder.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "why"),
+    [
+        (("", ""), Status.PASS, ""),
+        (("Tanh()", "Sigmoid()"), Status.FAIL, "output 0"),
+        (("Linear(3, 4)", "Linear(3, 4, bias=False)"), Status.FAIL, "Unexpected key"),
+        (("model(", "raise OSError('no data')\n    model("), Status.FAIL, "OSError: no data"),
+        (("model(torch.randn(5, 3))", "model[0].weight"), Status.FAIL, "the script calls no module"),
+        (("step in range(3)", "step in iter(int, 1)"), Status.PASS, ""),  # one step is enough
+        (("for step", "while True: pass\nfor step"), Status.FAIL, "did not end within 5 s"),
+    ],
+    ids=["right", "wrong", "state", "crash", "no call", "endless", "hang"],
+)
+def test_a_program_of_torchs_own_modules_is_compared_as_a_whole(change, status, why, tmp_path):
+    sides = plain(tmp_path / "original", PLAIN), plain(tmp_path / "migrated", PLAIN.replace(*change))
+    (row,) = modules.compare(*sides, timeout=5)
+    assert row.status is status, row.reason
+    assert why in row.reason
+    assert "\n" not in row.reason
+    assert "portkit" not in row.reason
+
+
 # --- specs ------------------------------------------------------------------------------------------------
 
 NETS = """

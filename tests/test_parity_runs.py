@@ -11,7 +11,7 @@ from planted import TINY, WRONG, plant
 
 from portkit import cli, demo
 from portkit.errors import UsageError
-from portkit.parity import bisect, launch, operator, trace, training
+from portkit.parity import bisect, launch, modules, operator, trace, training
 from portkit.parity.compare import Status
 from portkit.parity.training import Options, Script
 
@@ -80,6 +80,44 @@ def test_the_right_migration_passes_in_every_precision(dtype, migrated, recorded
     assert report.controls[-1] == "a lost gradient"
 
 
+@pytest.mark.parametrize("seed", [1, 20])
+def test_the_right_migration_passes_at_every_level_with_any_seed(seed, migrated, tmp_path):
+    original = gpt(MINIGPT, tmp_path, "float32", standin=True)
+    ours = gpt(migrated, tmp_path, "float32")
+    made = training.record(original, Options(seed, 4, None, 120))
+    report = training.compare(made, ours, seed=seed, steps=4, tolerance=None, timeout=120)
+    assert report.status is Status.PASS, report.reason
+    rows = modules.compare(original, ours, seed=seed, timeout=120)
+    assert len(rows) == 6
+    assert all(row.status is Status.PASS for row in rows), [row.reason for row in rows]
+    operators, left = operator.recorded(made.run)
+    assert not left
+    assert all(row.status is Status.PASS for row in operators), [row.reason for row in operators]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is damaged"),
+        ("[]", "is damaged"),
+        ("\0\xff", "is damaged"),
+        ('{"schema_version": 99, "runs": []}', "version 99"),
+        ('{"schema_version": 1, "runs": [{"files": [3]}]}', "is damaged"),
+    ],
+)
+def test_a_damaged_manifest_names_no_edit_and_is_no_pass(text, why, migrated, recorded, tmp_path):
+    tree = tmp_path / "tree"
+    shutil.copytree(migrated, tree)
+    plant(tree, WRONG[0])
+    (tree / ".portkit" / "manifest.json").write_text(text, encoding="latin-1")
+    script = gpt(tree, tmp_path, "float32")
+    report = training.compare(recorded("float32"), script, steps=3, tolerance=None, timeout=120, bisect=60)
+    assert report.status is Status.FAIL
+    assert report.culprits.edits == ()
+    assert why in report.notes[0]
+    assert "\n" not in report.notes[0]
+
+
 def test_a_recorded_run_gives_operators_their_shapes(recorded, tmp_path):
     file = tmp_path / "run.trace"
     trace.write(recorded("float32"), file)
@@ -126,9 +164,16 @@ def fit(folder: Path, more: str = "pass", text: str = FIT) -> Script:
         ("import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'input()']); time.sleep(99)",
          "did not end within 4 s"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+        ("import os; os._exit(3)", "exit code 3"),
+        ("import sys; sys.exit('no data: give --data')", "no data: give --data"),
+        ("input()", "EOFError"),
+        ("import sys; sys.stderr.close(); raise ValueError", ""),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise ValueError('x' * 10**6 + chr(27))", "xxx"),
         ("loss.data.fill_(float('nan')); model.weight.data.fill_(float('nan'))", "nan at step 1"),
     ],
-    ids=["crash", "hang", "arguments", "binary", "worker", "killed", "nan"],
+    ids=["crash", "hang", "arguments", "binary", "worker", "killed", "exit", "message", "input", "closed",
+         "interrupt", "long", "nan"],
 )  # fmt: skip
 def test_a_script_that_fails_is_one_line_and_no_pass(more, why, tmp_path):
     good = fit(tmp_path / "good")

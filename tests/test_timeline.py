@@ -133,6 +133,26 @@ def test_a_run_of_few_steps_has_a_short_timeline_or_none(record, capsys):
 
 
 @pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("raise OSError('disk full')", "OSError: disk full"),
+        ("import os; os._exit(0)", "the script has to make more than 2 optimizer steps"),
+        ("while True: pass", "it did not end within 6 s"),
+    ],
+)
+def test_a_script_that_ends_while_it_is_profiled_has_no_timeline(more, why, tmp_path):
+    text = SCRIPT.replace("STEPS", "9") + f"    if step == 3:\n        {more}\n"
+    (tmp_path / "fit.py").write_text(text)
+    said: list[str] = []
+    script = training.Script(tmp_path, "fit.py", (), {}, "fit")
+    made = training.record(script, training.Options(0, 3, 1e-3, 6), timeline=True, progress=said.append)
+    launch.close()
+    assert not made.run.error
+    assert made.run.timeline is None or made.run.timeline["operators"] == []
+    assert made.run.timeline is not None or said[-1] == f"no timeline: {why}"
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"events": [[0, 0, "step", 0, 0.0]]},

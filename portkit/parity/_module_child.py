@@ -125,19 +125,23 @@ class Capture:
         self.calls[id(module)] = Subject("", module, own, named, name)
 
     def subjects(self, names: list[str]) -> list[Subject]:
-        """The modules of these names, or else the first of each class that is not torch's own."""
+        """The modules of these names, or else the whole, and the first of each class that is not torch's."""
         if self.root is None:
             raise Wrong("the script calls no module")
         found: dict[str, Subject] = {}
         classes = set()
         for name, module in self.root.named_modules():
             call = self.calls.get(id(module))
-            if call is None or (not names and _is_torchs(module)) or (names and name not in names):
+            if call is None or (names and name not in names):
+                continue
+            if not names and _is_torchs(module) and module is not self.root:
                 continue
             if names or type(module) not in classes:
                 classes.add(type(module))
                 call.name = name
                 found[name] = call
+        if not found and not names:
+            raise Wrong("the script calls no module in training")
         return list(found.values())
 
 
@@ -370,10 +374,13 @@ def main(argv: list[str]) -> int:
     names = list(given[1]["modules"]) if given else []
     seed = int(settings.get("seed", 0))
     with _standin.standing_in(settings.get("standin", False)):
-        if settings.get("spec"):
-            subjects = _from_spec(settings["spec"], seed)
-        else:
-            subjects = _from_script(rest[0], rest[1:], seed, names)
+        try:
+            if settings.get("spec"):
+                subjects = _from_spec(settings["spec"], seed)
+            else:
+                subjects = _from_script(rest[0], rest[1:], seed, names)
+        except Wrong as error:
+            sys.exit(str(error))
         store, modules = Store(), {}
         for subject in subjects:
             base = (given[0], given[1]["modules"].get(subject.name)) if given else None

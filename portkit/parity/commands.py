@@ -115,8 +115,6 @@ def record(
             remedy="Nothing was recorded. Arguments of the script stand after --.",
         )
     trace.write(made, output)
-    if timeline and made.run.timeline is None:
-        say(f"no timeline: the script has to make more than {runs.PROFILED[0]} optimizer steps")
     events = f", {len(made.run.timeline['events'])} events" if made.run.timeline else ""
     say(f"{len(made.run.losses)} steps and {len(made.run.calls)} calls{events}: {output}")
 

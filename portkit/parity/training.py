@@ -179,24 +179,34 @@ def record(
     for number in NOISE if options.tolerance is None and not _bad(base) else ():
         progress(f"running: {script.label}, rounded otherwise")
         disturbed.append(again(rounding=number))
-    if timeline and not _bad(base):
-        progress(f"running: {script.label}, profiled")
-        base = replace(base, timeline=_profiled(script, options, device))
+    if timeline:
+        base = replace(base, timeline=_profiled(script, options, device, _bad(base), progress))
     environment = {**trace.environment(), "device": device, "stand-in": script.standin}
     return Trace(script.script, script.arguments, options.seed, base, tuple(disturbed), environment)
 
 
-def _profiled(script: Script, options: Options, device: str) -> Mapping[str, Any] | None:
-    """The timeline of a run of its own, which ends after one step whose work is counted."""
-    made = run(
-        script,
-        seed=options.seed,
-        steps=sum(PROFILED) + 1,
-        timeout=options.timeout,
-        timeline=PROFILED,
-        device=device,
-    )
-    return made.timeline
+def _profiled(
+    script: Script, options: Options, device: str, bad: str, progress: Progress
+) -> Mapping[str, Any] | None:
+    """The timeline of a run of its own, which ends after one step whose work is counted.
+
+    None, and the reason is said, where there is none; `bad` is one that is known already.
+    """
+    if not bad:
+        progress(f"running: {script.label}, profiled")
+        made = run(
+            script,
+            seed=options.seed,
+            steps=sum(PROFILED) + 1,
+            timeout=options.timeout,
+            timeline=PROFILED,
+            device=device,
+        )
+        if made.timeline is not None:
+            return made.timeline
+        bad = made.error or f"the script has to make more than {PROFILED[0]} optimizer steps"
+    progress(f"no timeline: {bad}")
+    return None
 
 
 def _bad(run: Run) -> str:
