@@ -203,10 +203,12 @@ class Own:
         return path in self.modules or any(known.endswith(f"/{path}") for known in self.modules)
 
     def has(self, path: str, name: str) -> bool:
-        """Whether a top-level name is a module of the project, as a file there sees it."""
+        """Whether a top-level name is a module of the project, as a file there sees it: the modules of a
+        package are seen from outside of it, by their full names."""
         folder = dirname(path)
         while True:
-            if (f"{folder}/{name}" if folder else name) in self.modules:
+            inner = f"{folder}/" if folder else ""
+            if f"{inner}{name}" in self.modules and f"{inner}__init__" not in self.modules:
                 return True
             if not folder:
                 break

@@ -402,7 +402,7 @@ def _kernel(takes: str, calls: str = "helper") -> str:
         ),
         pytest.param(
             {
-                "a.py": _kernel("from b import helper") + "    tl.device_print('x')\n",
+                "a.py": _kernel("from b import helper") + "    tl.inline_asm_elementwise(x)\n",
                 "b.py": _HELPER,
                 "c.py": _kernel("from b import helper"),
             },
@@ -469,3 +469,16 @@ def test_a_folder_called_triton_is_no_triton(tmp_path: Path) -> None:
     }
     found = [item for item in scanned(tmp_path, files) if item.rule == "PK103"]
     assert [(item.location.path, item.support) for item in found] == [("kernels.py", Support.MANUAL)]
+
+
+def test_a_module_inside_a_package_hides_no_library(tmp_path: Path) -> None:
+    """`import causal_conv1d` means the library, though a module beside the importing one is called so."""
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/causal_conv1d.py": "",
+        "pkg/mixer.py": "from causal_conv1d import causal_conv1d_fn\n",
+        "scripts/causal_conv1d.py": "",
+        "scripts/train.py": "from causal_conv1d import causal_conv1d_fn\n",
+    }
+    found = [item.location.path for item in scanned(tmp_path, files) if item.rule == "PK102"]
+    assert found == ["pkg/mixer.py"]

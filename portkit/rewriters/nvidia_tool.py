@@ -32,6 +32,7 @@ _LIBRARY = re.compile(
     r"|cudart64\w*)(?:\.(?:so|dll|dylib)[\w.]*)?\Z"
 )
 _COMPILERS = frozenset({"nvcc", "ptxas", "cuobjdump", "nvdisasm"})
+_EVENTS = frozenset({"torch.autograd.DeviceType.CUDA", "torch._C._autograd.DeviceType.CUDA"})
 _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 
 
@@ -39,8 +40,8 @@ class NvidiaTool(ReferenceRule):
     """The program calls a tool of NVIDIA's.
 
     What: `nvidia-smi`, `nvcc`, `nsys` and others in commands, `pynvml`, `GPUtil`, `nvtx`, `torch.cuda.nvtx`,
-    `torch.cuda.profiler`, `ProfilerActivity.CUDA`, tables of the profiler sorted by `cuda_time_total`,
-    libraries that `ctypes` loads (`libcudart.so`).
+    `torch.cuda.profiler`, `ProfilerActivity.CUDA`, `DeviceType.CUDA` of its events, tables of the profiler
+    sorted by `cuda_time_total`, libraries that `ctypes` loads (`libcudart.so`).
     Why: they are missing elsewhere; a missing command raises FileNotFoundError.
     Instead: ranges of `torch.cuda.nvtx` become `pk.ranges`, which are NVTX on CUDA and regions of torch's
     profiler elsewhere. For the rest: `pk.mem_get_info()`, `pk.device_count()`, `pk.device_name()`;
@@ -77,6 +78,7 @@ class NvidiaTool(ReferenceRule):
         b"cuda_time",
         b"ctypes",
         b"cuda_memory_usage",
+        b"devicetype",
     )
     what = "{name} is a tool of NVIDIA's"
 
@@ -114,6 +116,14 @@ class NvidiaTool(ReferenceRule):
                 qualified_name=_ACTIVITY,
             )
 
+        if node.attr == "CUDA" and ctx.resolve(node) in _EVENTS:
+            yield ctx.finding(
+                self,
+                node,
+                "The profiler's events are taken by a type of device that is CUDA's",
+                support=Support.MANUAL,
+                remedy="Ask for what is not DeviceType.CPU.",
+            )
         if _COLUMN.match(node.attr) and isinstance(node.ctx, ast.Load) and ctx.resolve(node) is None:
             yield ctx.finding(
                 self,
