@@ -41,10 +41,12 @@ def _kept(owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
     """What a class assigns to attributes of `self`, by name."""
     found: dict[str, list[ast.expr]] = {}
     for item in ast.walk(owner):
-        for target in item.targets if isinstance(item, ast.Assign) else ():
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                if target.value.id == "self":
-                    found.setdefault(target.attr, []).append(item.value)
+        if not isinstance(item, ast.Assign):
+            continue
+        for target in item.targets:
+            holder = target.value if isinstance(target, ast.Attribute) else None
+            if isinstance(target, ast.Attribute) and isinstance(holder, ast.Name) and holder.id == "self":
+                found.setdefault(target.attr, []).append(item.value)
     return found
 
 
