@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from portkit.errors import UsageError
 from portkit.files import write_atomically
 from portkit.finding import Phase, Support
 from portkit.migrate import Options, plan
-from portkit.parity import cases, document, operator
+from portkit.parity import cases, document, operator, recorded
+from portkit.parity import modules as proving
 from portkit.parity import training as runs
 from portkit.parity.training import Script, TrainingReport
 from portkit.reports import html
@@ -28,6 +30,7 @@ NAME = "minigpt"
 MARK = ".portkit-demo"  # says that a folder is ours to replace
 ARGUMENTS = ("--config", "configs/small.yaml", "--device", "cpu", "--dtype", "float32", "--num_workers", "0")
 _KINDS = ("original", "migrated")
+KERNELS = {"vendor": "torch's kernels", "tile": "portkit's kernels"}
 
 
 @dataclass
@@ -41,6 +44,8 @@ class Demo:
     changes: list[tuple[str, str]] = field(default_factory=list)
     training: TrainingReport | None = None
     rows: list[operator.Row] = field(default_factory=list)
+    modules: list[proving.Row] = field(default_factory=list)
+    timeline: Mapping[str, Any] | None = None
 
     @property
     def original(self) -> Path:
@@ -106,13 +111,27 @@ def migrate(original: Path, migrated: Path, progress: Callable[[str], None]) -> 
 def train(migrated: Path, steps: int, progress: Callable[[str], None]) -> TrainingReport:
     """Train the migrated copy on the CPU with torch's kernels and with portkit's; compare the curves."""
     arguments = (*ARGUMENTS, "--steps", str(steps), "--log_every", str(steps))
-    pair = [
-        Script(
-            migrated, "train.py", (*arguments, "--run_dir", f"runs/{force}"), {"PORTKIT_FORCE": force}, label
-        )
-        for force, label in (("vendor", "torch's kernels"), ("tile", "portkit's kernels"))
-    ]
+    pair = [_script(migrated, arguments, force) for force in KERNELS]
     return runs.compare(pair[0], pair[1], steps=steps, progress=lambda line: progress(f"  {line}"))
+
+
+def _script(tree: Path, arguments: Sequence[str], force: str, *, standin: bool = False) -> Script:
+    words = (*arguments, "--run_dir", f"runs/{force}")
+    return Script(tree, "train.py", words, {"PORTKIT_FORCE": force}, KERNELS[force], standin=standin)
+
+
+def prove(original: Path, migrated: Path) -> list[proving.Row]:
+    """The original's modules, CUDA stood in for, against those of the copy with portkit's kernels."""
+    words = (*ARGUMENTS, "--attention", "math")
+    one = _script(original, words, "vendor", standin=True)
+    return proving.compare(one, _script(migrated, words, "tile"))
+
+
+def profile(migrated: Path) -> Mapping[str, Any] | None:
+    """The timeline of a few steps with portkit's kernels."""
+    steps = sum(runs.PROFILED) + 1
+    script = _script(migrated, (*ARGUMENTS, "--steps", str(steps), "--log_every", str(steps)), "tile")
+    return runs.run(script, seed=1337, steps=steps, timeout=600.0, timeline=runs.PROFILED).timeline
 
 
 def run(folder: Path, steps: int) -> Demo:
@@ -132,13 +151,20 @@ def run(folder: Path, steps: int) -> Demo:
         say(f"train: {steps} steps on the CPU")
         demo.training = train(demo.migrated, steps, say)
         say(f"  {_training_line(demo.training)}")
+        say("parity: modules of both trees, with one state and the same inputs")
+        demo.modules = prove(original, demo.migrated)
+        say(f"  {_told(Counter(row.status.value for row in demo.modules))}")
+        demo.timeline = profile(demo.migrated)
     else:
         say("train: left out, torch is not installed (pip install 'portkit[torch]')")
     say("parity: operators against a float64 oracle")
     demo.rows = operator.run(cases.used(before))
-    counts = operator.summary(demo.rows)
-    say(f"  {', '.join(f'{count} {status}' for status, count in counts.items() if count)}")
+    say(f"  {_told(operator.summary(demo.rows))}")
     return demo
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in counts.items() if count)
 
 
 def _counts(result: ScanResult) -> list[str]:
@@ -166,7 +192,8 @@ def _training_line(report: TrainingReport) -> str:
 
 def write_report(demo: Demo) -> Path:
     """Write `parity.json` and `report.html` into the folder of the demo; returns the page."""
-    found = document.build(demo.rows, demo.training)
+    found = document.build(demo.rows, demo.training, demo.modules)
+    page = demo.folder / "report.html"
     data = json.dumps(found, indent=2, allow_nan=False) + "\n"
     write_atomically(demo.folder / "parity.json", data.encode())
     extras = html.Extras(
@@ -177,13 +204,20 @@ def write_report(demo: Demo) -> Path:
         parity=found,
         trainings=[found["training"]] if found["training"] else [],
         performance=_performance(demo.training),
+        runs=recorded.exported(_runs(demo), page),
         steps=_steps(demo),
         environment=[("CPU cores", str(os.cpu_count() or 1))],
         date=datetime.date.today().isoformat(),
     )
-    page = demo.folder / "report.html"
     write_atomically(page, html.render(demo.before, extras=extras).encode())
     return page
+
+
+def _runs(demo: Demo) -> list[dict[str, Any]]:
+    if demo.timeline is None:
+        return []
+    label = f"With {KERNELS['tile']}"
+    return [{"name": "tile", "label": label, "script": "train.py", "seconds": 0.0, "timeline": demo.timeline}]
 
 
 def _performance(report: TrainingReport | None) -> Mapping[str, Any] | None:
@@ -213,4 +247,4 @@ def _steps(demo: Demo) -> list[html.Step]:
 
 def failed(demo: Demo) -> bool:
     """Whether training or parity did not hold."""
-    return bool(document.failures(document.build(demo.rows, demo.training)))
+    return bool(document.failures(document.build(demo.rows, demo.training, demo.modules)))

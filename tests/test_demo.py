@@ -22,11 +22,16 @@ def test_the_whole_journey(tmp_path, monkeypatch, capsys):
     for line in ("scan: ", "phase operator: ", "train: 3 steps", "pass: loss ", "parity: ", "Next"):
         assert line in captured.err
     page = (folder / "report.html").read_text()
-    for part in ('id="changes"', 'id="parity"', 'id="training"', 'id="performance"', "<polyline"):
+    for part in ("changes", "parity", "modules", "training", "performance"):
+        assert f'id="{part}"' in page
+    for part in ("<polyline", "data-timeline", "<circle", "report.tile.perfetto.json"):
         assert part in page
+    assert json.loads((folder / "report.tile.perfetto.json").read_text())["traceEvents"]
     found = json.loads((folder / "parity.json").read_text())
     assert len(found["training"]["migrated"]["losses"]) == 3
     assert found["training"]["status"] == "pass"
+    assert len(found["modules"]) == 6
+    assert all(row["status"] == "pass" for row in found["modules"])
     assert {row["implementation"] for row in found["rows"]} == {"tile", "composite"}
     assert (folder / "migrated" / ".portkit").is_dir()
 

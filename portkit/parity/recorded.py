@@ -15,6 +15,7 @@ def of(file: Path) -> dict[str, Any]:
     """What the report shows of a trace.  Raises UsageError for a file that is none, or is damaged."""
     found = trace.read(file)
     return {
+        "name": file.stem,
         "label": file.name,
         "script": found.script,
         "seconds": found.run.seconds,
@@ -31,7 +32,7 @@ def exported(runs: Sequence[Mapping[str, Any]], page: Path) -> list[dict[str, An
 def _written(run: Mapping[str, Any], page: Path) -> str:
     if run["timeline"] is None:
         return ""
-    file = page.with_name(f"{page.stem}.{Path(run['label']).stem}.perfetto.json")
+    file = page.with_name(f"{page.stem}.{run['name']}.perfetto.json")
     data = json.dumps(timeline.perfetto(run["timeline"], run["script"]), allow_nan=False)
     write_atomically(file, data.encode("utf-8", "backslashreplace"))
     return file.name
