@@ -305,6 +305,7 @@ def _as_one(items: Sequence[Finding]) -> Finding:
         message=f"{first.message} ({number} places in this file)",
         others=tuple((item.scope, item.location.line) for item in items[1:]),
         lossy=any(item.lossy for item in items),
+        edits=tuple(edit for item in items for edit in item.edits),
         effort=Effort(minutes, f"{most.basis}, and {_MORE_MINUTES} for each place after the first"),
     )
 

@@ -129,6 +129,9 @@ class UnitContext:
     def is_device_setting(self, key: str) -> bool:
         return any(key.lower() == name.lower() for name in self.links.settings)
 
+    def has_own_cuda(self, name: str) -> bool:
+        return name in self.links.own_cuda
+
     @property
     def held(self) -> str:
         return self.links.held

@@ -39,6 +39,7 @@ class Export:
     line: int = 0
     several: bool = False
     parameters: tuple[str, ...] = ()
+    own_cuda: bool = False  # a class with a method `cuda` of its own, and no `to`
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,10 @@ def _export(name: str, bindings: list[Binding], names: Names) -> Export:
     if len(bindings) == 1 and bindings[0].how is Bound.DEFINITION:
         node = bindings[0].node
         return Export(
-            Kind.FUNCTION, line=getattr(node, "lineno", 0), parameters=_parameters(node, names.tree)
+            Kind.FUNCTION,
+            line=getattr(node, "lineno", 0),
+            parameters=_parameters(node, names.tree),
+            own_cuda=isinstance(node, ast.ClassDef) and _moves_itself(node, names.tree),
         )
     at_end = ast.Name(name, ast.Load())
     names.tree.scopes[at_end] = names.tree.top
@@ -147,6 +151,11 @@ def _text(binding: Binding, tree: Tree, name: str) -> str:
         wanted = [item for item in node.names if (item.asname or item.name.partition(".")[0]) == name]
         return f"import {ast.unparse(wanted[0]) if wanted else name}"
     return ast.unparse(node)[:120]
+
+
+def _moves_itself(node: ast.ClassDef, tree: Tree) -> bool:
+    bindings = tree.owned[node].bindings
+    return "cuda" in bindings and "to" not in bindings
 
 
 def _parameters(node: ast.AST, tree: Tree) -> tuple[str, ...]:

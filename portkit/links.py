@@ -29,6 +29,7 @@ class Links:
     hidden: tuple[str, ...] = ()  # names of this module that a star import below them binds anew
     settings: tuple[str, ...] = ()  # options and fields of this file that another one uses as a device
     needed: tuple[str, ...] = ()  # names that this module imports and another one takes from it
+    own_cuda: tuple[str, ...] = ()  # classes of other modules that define a method `cuda` and no `to`
     held: str = ""  # why what moves only together with code of other modules can't be moved
 
     def __bool__(self) -> bool:

@@ -92,6 +92,7 @@ class Project:
         names: dict[str, Meaning] = {}
         values: dict[str, str] = {}
         parameters: dict[str, tuple[str, ...]] = {}
+        own_cuda: list[str] = []
         starred = {want for want in facts.wants for star, _ in facts.stars if _is_in(want, star)}
         for want in facts.wants:
             for cut in _cuts(want):
@@ -103,8 +104,10 @@ class Project:
                     break
                 if end.export.kind is Kind.TEXT and not end.rest and not end.several:
                     values[cut] = end.export.target
-                elif end.export.kind is Kind.FUNCTION and cut in facts.calls and end.export.parameters:
-                    parameters[cut] = end.export.parameters
+                elif end.export.kind is Kind.FUNCTION and not end.rest:
+                    if cut in facts.calls and end.export.parameters:
+                        parameters[cut] = end.export.parameters
+                    own_cuda += [cut] if end.export.own_cuda else []
         stars = tuple(star for star, _ in facts.stars if self._is_own(star) and self._is_known(path, star))
         used = any(name.startswith(f"{star}.") for star in stars for name in names)
         return Links(
@@ -116,6 +119,7 @@ class Project:
             tuple(sorted(self._hidden(path, facts))),
             tuple(name for name in facts.offers if self._takers.get(name, {path}) != {path}),
             tuple(sorted(self._needed.get(path, ()))),
+            tuple(sorted(own_cuda)),
             self._held.get(path, ""),
         )
 

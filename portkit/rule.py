@@ -66,6 +66,9 @@ class Context(Protocol):
     def held(self) -> str:
         """Why other files keep back what `Rule.moving` says of this one; empty if they do not."""
 
+    def has_own_cuda(self, name: str) -> bool:
+        """Whether `name` is a class of another module of the program that defines `cuda` and no `to`."""
+
     def is_assigned_elsewhere(self, node: ast.AST) -> bool:
         """Whether another module of the program assigned the name that `node` means: reported there."""
 

@@ -482,3 +482,48 @@ def test_a_module_inside_a_package_hides_no_library(tmp_path: Path) -> None:
     }
     found = [item.location.path for item in scanned(tmp_path, files) if item.rule == "PK102"]
     assert found == ["pkg/mixer.py"]
+
+
+OWN = "class Generator:\n    def cuda(self):\n        return self\n"
+MOVING = "import torch\ng = Generator()\ng.cuda()\ntorch.ones(1).cuda()\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "moves"),
+    [
+        pytest.param({"gen.py": OWN, "train.py": f"from gen import Generator\n{MOVING}"}, False, id="import"),
+        pytest.param(
+            {
+                "pkg/__init__.py": "from .gen import Generator\n",
+                "pkg/gen.py": OWN,
+                "train.py": "import pkg\n" + MOVING.replace("Generator()", "pkg.Generator()"),
+            },
+            False,
+            id="package",
+        ),
+        pytest.param(
+            {
+                "gen.py": OWN,
+                "train.py": "import torch\nfrom gen import Generator\n\n\nclass T:\n    def __init__(self):\n"
+                "        self.g = Generator()\n\n    def run(self):\n        self.g.cuda()\n"
+                "        torch.ones(1).cuda()\n",
+            },
+            False,
+            id="kept in an object",
+        ),
+        pytest.param(
+            {
+                "gen.py": f"{OWN}\n    def to(self, device):\n        return self\n",
+                "train.py": f"from gen import Generator\n{MOVING}",
+            },
+            True,
+            id="with a to",
+        ),
+    ],
+)
+def test_classes_of_other_modules_that_move_themselves(
+    files: dict[str, str], moves: bool, tmp_path: Path
+) -> None:
+    found = [item for item in scanned(tmp_path, files) if item.rule == "PK302"]
+    supports = [item.support for item in found if item.location.path == "train.py"]
+    assert supports == [Support.AUTO if moves else Support.MANUAL, Support.AUTO]

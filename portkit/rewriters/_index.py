@@ -53,12 +53,41 @@ def classes_of(receiver: ast.expr, ctx: Context) -> list[ast.ClassDef]:
     """The classes of this file that a receiver may be an object of, as far as can be seen."""
     if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
         return [item for item in ctx.parents(receiver) if isinstance(item, ast.ClassDef)][:1]
-    index = of(receiver, ctx)
-    if not index.classes:
+    classes = of(receiver, ctx).classes
+    callees = [call.func for call in makers(receiver, ctx)] if classes else []
+    return [classes[f.id] for f in callees if isinstance(f, ast.Name) and f.id in classes]
+
+
+def makers(receiver: ast.expr, ctx: Context) -> list[ast.Call]:
+    """The calls that a receiver may be the result of: itself, or what its name is given."""
+    values = [receiver]
+    if isinstance(receiver, ast.Name):
+        values = of(receiver, ctx).values.get(receiver.id, [])
+    elif isinstance(receiver, ast.Attribute):
+        values = kept_in_object(receiver, ctx)
+    return [value for value in values if isinstance(value, ast.Call)]
+
+
+def kept_in_object(node: ast.Attribute, ctx: Context) -> list[ast.expr]:
+    """What the methods of the class around `self.name` assign to it; empty outside a class."""
+    if not isinstance(node.value, ast.Name) or node.value.id != "self":
         return []
-    values = index.values.get(receiver.id, []) if isinstance(receiver, ast.Name) else [receiver]
-    callees = [value.func for value in values if isinstance(value, ast.Call)]
-    return [index.classes[f.id] for f in callees if isinstance(f, ast.Name) and f.id in index.classes]
+    owner = next((item for item in ctx.parents(node) if isinstance(item, ast.ClassDef)), None)
+    return _kept(owner).get(node.attr, []) if owner is not None else []
+
+
+@lru_cache(maxsize=8)
+def _kept(owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
+    """What a class assigns to attributes of `self`, by name."""
+    found: dict[str, list[ast.expr]] = {}
+    for item in ast.walk(owner):
+        if not isinstance(item, ast.Assign):
+            continue
+        for target in item.targets:
+            holder = target.value if isinstance(target, ast.Attribute) else None
+            if isinstance(target, ast.Attribute) and isinstance(holder, ast.Name) and holder.id == "self":
+                found.setdefault(target.attr, []).append(item.value)
+    return found
 
 
 def defines(owner: ast.ClassDef, name: str) -> bool:

@@ -28,28 +28,6 @@ def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
     return found
 
 
-def kept_in_object(node: ast.Attribute, ctx: Context) -> list[ast.expr]:
-    """What the methods of the class around `self.name` assign to it; empty outside a class."""
-    if not isinstance(node.value, ast.Name) or node.value.id != "self":
-        return []
-    owner = next((item for item in ctx.parents(node) if isinstance(item, ast.ClassDef)), None)
-    return _kept(owner).get(node.attr, []) if owner is not None else []
-
-
-@lru_cache(maxsize=8)
-def _kept(owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
-    """What a class assigns to attributes of `self`, by name."""
-    found: dict[str, list[ast.expr]] = {}
-    for item in ast.walk(owner):
-        if not isinstance(item, ast.Assign):
-            continue
-        for target in item.targets:
-            holder = target.value if isinstance(target, ast.Attribute) else None
-            if isinstance(target, ast.Attribute) and isinstance(holder, ast.Name) and holder.id == "self":
-                found.setdefault(target.attr, []).append(item.value)
-    return found
-
-
 def only_device(name: str, node: ast.AST, ctx: Context) -> bool:
     """Whether every use of a variable in its scope is a device's place, and it is bound once."""
     stores, loads = uses(name, node, ctx)

@@ -182,6 +182,9 @@ def _refusal(node: ast.Call, ctx: Context) -> str:
     assert isinstance(node.func, ast.Attribute)
     if _script.in_torchscript(node, ctx):
         return "TorchScript compiles this function and can't call portkit"
+    for maker in _index.makers(node.func.value, ctx):
+        if ctx.has_own_cuda(ctx.resolve(maker.func) or ""):
+            return f"the class {ctx.source(maker.func)} defines its own cuda() and no to()"
     for owner in _index.classes_of(node.func.value, ctx):
         methods = {item.name for item in owner.body if isinstance(item, ast.FunctionDef)}
         if "to" in methods and "cuda" in methods:

@@ -197,7 +197,7 @@ def _is_ordinal(node: ast.expr, ctx: Context) -> bool:
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     if isinstance(node, ast.Attribute):
-        values = _ordinals.kept_in_object(node, ctx)
+        values = _index.kept_in_object(node, ctx)
         return all(_is_integer(value, ctx) for value in values) if values else node.attr in _NAMES
     if not isinstance(node, ast.Name):
         return _is_integer(node, ctx)

@@ -163,7 +163,7 @@ class CudaRequirement(Rule):
             support, edits, remedy = Support.PORTABLE, (), "The file is for machines with CUDA, by its name."
         elif edits:
             other = companions.beside(ctx.path)
-            support, group, remedy = Support.REVIEW, "", f"Move it to {other}, which takes this file with -r."
+            support, remedy = Support.REVIEW, f"Move it to {other}, which takes this file with -r."
         return ctx.finding(
             self,
             span,
