@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from portkit.scopes import walk
+
 ACCELERATORS = frozenset({"mps", "xpu", "npu", "hpu", "mlu", "musa", "xla", "tpu"})  # besides CUDA and ROCm
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -97,7 +99,7 @@ def lists_devices(holder: ast.If | ast.IfExp) -> bool:
 
 def names_accelerator(node: ast.AST) -> bool:
     """Whether an expression is about an accelerator other than CUDA, by the words in it."""
-    for item in ast.walk(node):
+    for item in walk(node):
         text = getattr(item, "id", None) or getattr(item, "attr", None) or getattr(item, "value", None)
         if isinstance(text, str) and ACCELERATORS.intersection(_WORD.findall(text.lower())):
             return True

@@ -34,22 +34,28 @@ def affects(
 
     `codes` are the files that the scan looked at, `python` all Python files, by path below `root`.
     """
-    known = dict(codes)
-    found = reach.affects(findings, known, stopping)
-    if not found.functions:
-        return found
-    others = {path: imported for path in python if path not in known and (imported := _imports(root, path))}
-    modules = Modules(known, python)
+    starts = reach.starts(findings, codes, stopping)
+    calls = reach.Calls(codes, python)
+    unseen = [path for path in python if path not in codes] if starts else ()
+    others = {path: imported for path in unseen if (imported := _imports(root, path))}
     for _ in range(_ROUNDS):
-        reached = _gates({item.path for item in found.functions}, known, modules)
-        new = [path for path, names in others.items() if reached & _files(modules, path, names)]
+        reached = _gates(_reached(starts, calls), calls.codes, calls.modules)
+        new = [path for path, names in others.items() if reached & _files(calls.modules, path, names)]
         if not new:
-            return found
+            break
         for path in new:
             del others[path]
-            known[path] = _code(root, path) or Code()
-        found = reach.affects(findings, known, stopping)
-    return found
+        calls.learn({path: _code(root, path) or Code() for path in new})
+    return reach.affects(starts, calls)
+
+
+def _reached(starts: reach.Starts, calls: reach.Calls) -> set[str]:
+    """The files that hold a function which comes to one of `starts`."""
+    return {
+        path
+        for stops in (True, False)
+        for path, _ in calls.above((node for node, fails in starts if fails is stops), stops=stops)
+    }
 
 
 def _gates(reached: set[str], known: Mapping[str, Code], modules: Modules) -> set[str]:

@@ -216,6 +216,7 @@ def _visit(
     count: bool,
 ) -> list[Finding]:
     table = rules.dispatch(near)
+    ctx: UnitContext | None = None
     try:
         tree = Tree(module, table.kinds | inventory.NODES, prelude.statements)
         ctx = UnitContext(source.path, source.kind, unit, operators, tree, result.links)
@@ -231,6 +232,9 @@ def _visit(
     except RecursionError:
         result.unparsed.append(Unparsed(source.path, "is nested too deeply to be followed"))
         return []
+    finally:
+        if ctx is not None:
+            ctx.release()
     if unit.cell is not None:
         prelude.add(module)
     return found
@@ -253,8 +257,9 @@ def _ask(table: Dispatch, tree: Tree, ctx: UnitContext) -> list[Finding]:
     try:
         for node in tree.wanted:
             kind = type(node)
-            for visit in every.get(kind, ()):
-                found += visit(node, ctx)
+            if kind in every:
+                for visit in every[kind]:
+                    found += visit(node, ctx)
             if kind in named and resolve(node) is not None:
                 for visit in named[kind]:
                     found += visit(node, ctx)

@@ -15,7 +15,7 @@ from portkit import branches
 from portkit.context import LINE_END
 from portkit.finding import DropStatement, Finding, Location, Span, Support
 from portkit.rule import Context
-from portkit.scopes import Bound, Tree
+from portkit.scopes import Bound, Tree, walk
 
 _HOLDS = (Support.MANUAL, Support.UNKNOWN)
 
@@ -35,7 +35,7 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     held: dict[int, Finding] = {}
     needs: dict[int, dict[tuple[Location, str], None]] = {}
     placed = _Places(inside, ctx)
-    for node in ast.walk(tree.module):
+    for node in walk(tree.module):
         if not isinstance(node, (ast.If, ast.IfExp, ast.Assert)):
             continue
         branch = [
@@ -88,7 +88,7 @@ def _is_about_device(item: Finding) -> bool:
 def _kept_apart(found: list[Finding], tests: list[Finding], tree: Tree, ctx: Context) -> list[Finding]:
     """The findings; tests behind which other devices have branches of their own are turned to `review`."""
     notes: dict[int, str] = {}
-    for node in ast.walk(tree.module):
+    for node in walk(tree.module):
         if (
             not isinstance(node, (ast.If, ast.IfExp))
             or not node.orelse
@@ -155,7 +155,7 @@ def _sources(test: ast.expr, tree: Tree, depth: int = 3) -> Iterator[ast.expr]:
     yield test
     if depth == 0:
         return
-    for name in ast.walk(test):
+    for name in walk(test):
         if isinstance(name, ast.Name):
             for binding in tree.bindings(name.id, name):
                 if binding.how is Bound.VALUE and binding.value is not None:

@@ -8,6 +8,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from portkit import effort as efforts
@@ -29,12 +30,19 @@ _SEVERAL = "The name means one of several things here: which one, a condition de
 _ALIASES = {"portkit.runtime": "pk", "torch.nn.functional": "F", "numpy": "np"}
 
 
+def _starts(text: str) -> list[int]:
+    """The offset of each line."""
+    if "\r" in text:
+        return [0, *(match.end() for match in LINE_END.finditer(text))]
+    return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
+
+
 class Lines:
     """Positions in a text: offsets, and lines and columns counted from 1."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+        self.starts = _starts(text)
         self._ascii = text.isascii()
 
     def offset(self, line: int, column: int) -> int:
@@ -73,6 +81,14 @@ class UnitContext:
         self.links = links
         self.lines = Lines(unit.text)
         self.used_imports: list[str] = []
+
+    def release(self) -> None:
+        """Let go of everything.  The parts of a context point at each other: their memory would wait for a
+        search for such circles, which takes longer than most of what is done with a small file."""
+        for part in (self.__dict__.get("names"), self.__dict__.get("flow"), self.tree):
+            if part is not None:
+                part.__dict__.clear()
+        self.__dict__.clear()
 
     # The parts that only some rules need are made when they are asked for.
 

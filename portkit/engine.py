@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit import callers, coverage, packages, reach, ruleset, tables
+from portkit import callers, coverage, fingerprint, packages, reach, ruleset, tables
 from portkit.callgraph import Code
 from portkit.cells import Unit
 from portkit.check import CODE, Rules, check_source
@@ -24,6 +24,7 @@ from portkit.looking import Looked, Looker, Task, look_at, rare_collections, sto
 from portkit.requirements import Requirement
 from portkit.rule import Rule
 from portkit.source import Kind, Source, Unreadable, load
+from portkit.whole import Whole
 
 if TYPE_CHECKING:
     from portkit.baseline import Compared
@@ -53,6 +54,7 @@ class ScanResult:
     links: dict[str, Links] = field(default_factory=dict)  # by path: what files know of each other
     since: Since | None = None  # only findings that a change adds are left
     baseline: Compared | None = None
+    whole: Whole = field(default_factory=Whole)
 
     def is_new(self, item: Finding) -> bool | None:
         """Whether a finding is missing from the baseline; None without one, and for what is portable."""
@@ -82,7 +84,11 @@ class ScanResult:
     def affects(self) -> reach.Affects:
         """The functions that unsupported findings affect."""
         stopping = {rule.id for rule in self.rules if rule.stops_import}
-        return callers.affects(self.findings, self.codes, self.python, self.root, stopping)
+        return self.whole.get(
+            lambda: callers.affects(self.findings, self.codes, self.python, self.root, stopping),
+            "affects",
+            *(item.id for item in self.findings),
+        )
 
 
 def scan(
@@ -120,7 +126,10 @@ def scan(
             looked[one.path] = one
             if progress is not None:
                 progress(len(looked), len(found))
-        result.links = _link(found, looked, looker)
+        if kept is not None:
+            keys = (looker.keys.get(item.path) or fingerprint.of_file(b"", item.path) for item in found)
+            result.whole = Whole(store(top, chosen, config, "-whole"), keys)
+        result.links = _link(found, looked, looker, result.whole)
         for one in looked.values():
             _merge(result, one)
     if kept is not None:
@@ -157,7 +166,9 @@ def _outside_project(
     return [item for item in findings if not is_own(item)]
 
 
-def _link(found: Sequence[Found], looked: dict[str, Looked], looker: Looker) -> dict[str, Links]:
+def _link(
+    found: Sequence[Found], looked: dict[str, Looked], looker: Looker, whole: Whole
+) -> dict[str, Links]:
     """Look once more, knowing the others, at the files for which that makes a difference."""
     facts = {path: one.checked.facts for path, one in looked.items() if one.checked.facts is not None}
     unsure = [
@@ -165,7 +176,7 @@ def _link(found: Sequence[Found], looked: dict[str, Looked], looker: Looker) -> 
         for path, one in looked.items()
         if one.kind not in CODE and any(item.support is Support.UNKNOWN for item in one.checked.findings)
     ]
-    links = links_of(found, facts, unsure)
+    links = whole.get(lambda: links_of(found, facts, unsure), "links")
     again = [Task(item, links[item.path]) for item in found if item.path in links]
     looked.update({one.path: one for one in looker.look(again)})
     return links

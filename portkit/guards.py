@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from portkit.finding import Guard, GuardKind
 from portkit.names import Names
-from portkit.scopes import FUNCTIONS, Bound
+from portkit.scopes import FUNCTIONS, Bound, walk
 
 _TESTS = (
     "torch.cuda.is_available",
@@ -100,7 +100,7 @@ class Guards:
 
     def _kind(self, test: ast.expr, depth: int = 0) -> GuardKind:
         """What a condition asks for: whether there is CUDA, the device of something, an optional import."""
-        kinds = {kind for item in ast.walk(test) if (kind := self._kind_of(item, depth)) is not None}
+        kinds = {kind for item in walk(test) if (kind := self._kind_of(item, depth)) is not None}
         return next((kind for kind in GuardKind if kind in kinds), GuardKind.AVAILABILITY)
 
     def _kind_of(self, item: ast.AST, depth: int) -> GuardKind | None:
@@ -137,7 +137,7 @@ class Guards:
         return known
 
     def _is_test(self, node: ast.expr, depth: int) -> bool:
-        for item in ast.walk(node):
+        for item in walk(node):
             if isinstance(item, ast.Attribute):
                 if item.attr in ("is_cuda", *_FLAGS[1:]) or self.names.resolve(item) in _TESTS:
                     return True

@@ -102,6 +102,7 @@ class Looker:
         self._config = config
         self._jobs = jobs or min(8, cores())
         self._store = store
+        self.keys: dict[str, bytes] = {}  # by path, of what was looked at last; empty without a store
 
     def look(self, tasks: Sequence[Task]) -> Iterator[Looked]:
         """The result of each task, in their order."""
@@ -118,22 +119,27 @@ class Looker:
             return found
         for index, task in enumerate(tasks):
             try:
-                value = self._store.get(task.key(read_bytes(task.found.file)))
+                key = task.key(read_bytes(task.found.file))
             except Unreadable:
                 continue
+            value = self._store.get(key)
             if isinstance(value, Looked):
+                self.keys[task.found.path] = key
                 found[index] = value
         return found
 
     def _made(self, tasks: Sequence[Task]) -> Iterator[Looked]:
         if self._jobs < 2 or len(tasks) < _ENOUGH:
             rules = Rules(self._rules)
-            for task in tasks:
+            for number, task in enumerate(tasks, 1):
+                if number % _BATCH == 0:
+                    gc.collect(1)
                 key, looked = _look(task, rules, self._config)
-                if self._store is not None and key is not None:
-                    self._store.put(key, kept.encode(looked))
+                if self._store is not None:
+                    self._keep(task, key, kept.encode(looked))
                 yield looked
             return
+        pending = iter(tasks)
         batches = [tasks[start : start + _BATCH] for start in range(0, len(tasks), _BATCH)]
         # fork is quick, and safe only while this process has a single thread
         context = multiprocessing.get_context("fork" if _can_fork() else "spawn")
@@ -141,20 +147,25 @@ class Looker:
         with ProcessPoolExecutor(self._jobs, context, initializer=_start, initargs=start) as pool:
             for batch in pool.map(_work, batches):
                 for key, data in batch:
-                    if self._store is not None and key is not None:
-                        self._store.put(key, data)
                     made = kept.decode(data)
                     assert isinstance(made, Looked)
+                    self._keep(next(pending), key, data)
                     yield made
 
+    def _keep(self, task: Task, key: bytes | None, data: bytes) -> None:
+        if self._store is not None and key is not None:
+            self._store.put(key, data)
+        self.keys[task.found.path] = key or b""  # one that could not be read
 
-def store(root: Path, rules: Sequence[type[Rule]], config: Config) -> kept.Kept | None:
-    """Where the results of scans of `root` are kept; None where none may be."""
+
+def store(root: Path, rules: Sequence[type[Rule]], config: Config, what: str = "") -> kept.Kept | None:
+    """Where the results of scans of `root` are kept; None where none may be.  `what`: those of all files
+    together, not of each."""
     folder, run = cachedir.folder(), fingerprint.of_run(rules, config)
     if folder is None or run is None:
         return None
     place = hashlib.blake2b(os.fsencode(os.path.realpath(root)), digest_size=8).hexdigest()
-    return kept.Kept(folder / "scan", f"{place}-{run.hex()}", cachedir.limit())
+    return kept.Kept(folder / "scan", f"{place}-{run.hex()}{what}", cachedir.limit())
 
 
 def _look(task: Task, rules: Rules, config: Config) -> tuple[bytes | None, Looked]:
@@ -168,13 +179,15 @@ def _look(task: Task, rules: Rules, config: Config) -> tuple[bytes | None, Looke
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Syntax trees are many objects and little garbage: collecting seldom saves an eighth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 50)
+    """Syntax trees are many objects, and none of them is in a circle: searching for those seldom, and only
+    among what is new, saves a quarter of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if was_on:
+            gc.enable()
 
 
 def _can_fork() -> bool:
@@ -185,7 +198,7 @@ _state: dict[str, tuple[Rules, Config]] = {}  # of a worker process
 
 
 def _start(rules: Sequence[type[Rule]], config: Config) -> None:
-    gc.set_threshold(50_000, 20, 50)
+    gc.disable()
     _state["run"] = (Rules(rules), config)
 
 
@@ -193,4 +206,5 @@ def _work(batch: Sequence[Task]) -> list[tuple[bytes | None, bytes]]:
     """Encoded once, here: the main process keeps the bytes as they are."""
     rules, config = _state["run"]
     looked = [_look(task, rules, config) for task in batch]
+    gc.collect(1)
     return [(key, kept.encode(one)) for key, one in looked]

@@ -42,8 +42,7 @@ class Members:
         owner = self.owner(node)
         if owner is None or not isinstance(node.ctx, ast.Load):
             return None
-        stores = [use for use in self.tree.attributes.get(node.attr, ()) if not isinstance(use.ctx, ast.Load)]
-        mine = [use for use in stores if self.shares(owner, self.owner(use))]
+        mine = [use for use in self.tree.written.get(node.attr, ()) if self.shares(owner, self.owner(use))]
         if len(mine) != 1 or self.owner(mine[0]) is None or self._in_class(owner, node.attr):
             return None
         return self.tree.assigned(mine[0])
@@ -92,14 +91,14 @@ class Members:
 
     def class_value(self, node: ast.Attribute) -> ast.expr | None:
         """What `Class.name` or `self.name` is by the body of its class, if nothing else ever assigns it."""
+        if node.attr in self.tree.written or not isinstance(node.ctx, ast.Load):
+            return None
         owner = self.owner(node)
         if owner is None and isinstance(node.value, ast.Name):
             found = self.tree.bindings(node.value.id, node.value)
             only = found[0].node if len(found) == 1 and found[0].how is Bound.DEFINITION else None
             owner = only if isinstance(only, ast.ClassDef) else None
-        if owner is None or not isinstance(node.ctx, ast.Load):
-            return None
-        if any(not isinstance(use.ctx, ast.Load) for use in self.tree.attributes.get(node.attr, ())):
+        if owner is None:
             return None
         holders = [scope for scope in self._classes if scope.node in self._family(owner)]
         bindings = [item for scope in holders for item in scope.bindings.get(node.attr, ())]

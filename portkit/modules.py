@@ -1,9 +1,11 @@
-"""Names that one file of a project uses → the functions and classes of other files that they mean."""
+"""Names that one file of a project uses → the functions and classes of other files that they mean.
+
+What is asked about a file whose code is not known yet has no answer; `missing` says which files those were.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
 from posixpath import dirname, normpath
 
 from portkit.callgraph import Code
@@ -17,17 +19,45 @@ class Modules:
     """The files of a project as modules; answers are kept."""
 
     def __init__(self, codes: Mapping[str, Code], paths: Collection[str] = ()) -> None:
-        """`paths` are files beyond those of `codes`."""
+        """`paths` are files beyond those of `codes`, whose codes may be added later."""
         self.codes = codes
+        self.missing: list[str] = []  # files whose code was asked for in vain
         self._files: dict[str, str] = {}
         for path in sorted({*codes, *paths}):
             stem, _, suffix = path.rpartition(".")
             if suffix in ("py", "pyw"):
                 self._files.setdefault(stem, path)
-        self.meaning = lru_cache(maxsize=None)(self._meaning)
-        self.method = lru_cache(maxsize=None)(self._method)
+        self._words = {part for stem in self._files for part in stem.split("/")}
+        self._found: dict[tuple[str, int, str], str | None] = {}  # by folder, level and name of a module
+        self._meanings: dict[tuple[str, str], Node | None] = {}
+        self._methods: dict[tuple[Node, str], Node | None] = {}
 
     # --- what a key stands for ---------------------------------------------------------------------
+
+    def may_know(self, key: str) -> bool:
+        """Whether a key can mean anything here: most are names of other packages."""
+        name = key[1:] if key[0] == "@" else key
+        return name[:1] in "=." or ":" in name or name.partition("()")[0].partition(".")[0] in self._words
+
+    def meaning(self, path: str, key: str) -> Node | None:
+        """The function or class that a key without a call means."""
+        if (path, key) in self._meanings:
+            return self._meanings[path, key]
+        before = len(self.missing)
+        found = self._meaning(path, key)
+        if len(self.missing) == before:
+            self._meanings[path, key] = found
+        return found
+
+    def method(self, owner: Node, name: str) -> Node | None:
+        """The method of a class or of its bases."""
+        if (owner, name) in self._methods:
+            return self._methods[owner, name]
+        before = len(self.missing)
+        found = self._inherited(owner, name, skip=False)
+        if len(self.missing) == before:
+            self._methods[owner, name] = found
+        return found
 
     def used(self, path: str, key: str) -> Iterator[Node]:
         """The functions (and modules that are run, as function "") that a key of `callgraph` means."""
@@ -71,7 +101,6 @@ class Modules:
     # --- names -------------------------------------------------------------------------------------
 
     def _meaning(self, path: str, key: str, depth: int = 0) -> Node | None:
-        """The function or class that a key without a call means."""
         if key.startswith("="):
             return self._in_file(path, key[1:], depth)
         parts = key.lstrip(".").split(".") if key.strip(".") else []
@@ -86,7 +115,10 @@ class Modules:
         return None
 
     def _in_file(self, path: str, name: str, depth: int) -> Node | None:
-        code = self.codes[path]
+        code = self.codes.get(path)
+        if code is None:
+            self.missing.append(path)
+            return None
         if name in code.functions or name in code.classes:
             return path, name
         first, _, rest = name.partition(".")
@@ -107,13 +139,19 @@ class Modules:
 
     def _file(self, path: str, level: int, parts: list[str]) -> str | None:
         """The file of a module, relative to `path`, or by an absolute name from any folder around it."""
-        name = "/".join(parts)
+        if parts and parts[-1] not in self._words:
+            return None  # as almost all imports: of another package
+        name, folder = "/".join(parts), dirname(path)
+        key = (folder, level, name)
+        if key not in self._found:
+            self._found[key] = self._search(folder, level, name)
+        return self._found[key]
+
+    def _search(self, folder: str, level: int, name: str) -> str | None:
         if level:
-            folder = dirname(path)
             for _ in range(level - 1):
                 folder = dirname(folder)
             return self._at(folder, name)
-        folder = dirname(path)
         while True:
             found = self._at(folder, name)
             if found is not None or not folder:
@@ -141,9 +179,6 @@ class Modules:
                 yield file, ""
 
     # --- classes -----------------------------------------------------------------------------------
-
-    def _method(self, owner: Node, name: str) -> Node | None:
-        return self._inherited(owner, name, skip=False)
 
     def _inherited(self, owner: Node, name: str, *, skip: bool, depth: int = 0) -> Node | None:
         """The method of a class, or that of the first base in the project that has it."""

@@ -10,10 +10,11 @@ from portkit import tables
 from portkit.constants import Constants
 from portkit.links import Lookup, Meaning
 from portkit.members import Members
-from portkit.scopes import Binding, Bound, Scope, Tree
-from portkit.sites import taken_by_import
+from portkit.scopes import Binding, Bound, Scope, Tree, walk
+from portkit.sites import equal, taken_by_import
 
 _DEPTH = 24  # aliases of aliases that are followed; more is a loop or a joke
+_SHALLOW = 2  # depth from which on an answer may be cut off by the limit
 
 # Modules that only hold what a package re-exports: the short name is what everybody knows.
 _CANONICAL: tuple[tuple[str, str], ...] = (
@@ -49,6 +50,7 @@ _CUSTOM = {
 _STAR_PACKAGES = ("torch", "triton", "apex", "flash_attn", "xformers", "numba", "cupy")
 LATE_IMPORTS = frozenset({"importlib.import_module", "pytest.importorskip"})  # they return the module
 _BUILTINS = frozenset(dir(builtins))
+_TELLING = (Bound.IMPORT, Bound.VALUE)  # ways to bind a name that say what it is
 
 
 def canonical(name: str) -> str:
@@ -76,7 +78,9 @@ class Names:
         self._partial: set[ast.AST] = set()
         self._starred: set[ast.AST] = set()
         self._several: set[ast.AST] = set()
-        self._assigned: dict[int, Binding | None] = {}  # by identity of a list of bindings without imports
+        self._hidden = lookup.links.hidden if lookup is not None else ()
+        self._settled: dict[tuple[Scope | None, str], str | None] = {}  # what a name means, by scope
+        self._assigned: dict[int, Binding | None] = {}  # by identity of a list of bindings
         self.members = Members(tree)
         self.constants = Constants(tree, self.members, self._text_elsewhere)
 
@@ -133,11 +137,11 @@ class Names:
 
     def through_star(self, node: ast.AST) -> bool:
         """Whether the meaning of `node` was guessed from a star import."""
-        return any(item in self._starred for item in ast.walk(node))
+        return any(item in self._starred for item in walk(node))
 
     def has_several_meanings(self, node: ast.AST) -> bool:
         """Whether `node` is one of several things between which a condition decides."""
-        return bool(self._several) and any(item in self._several for item in ast.walk(node))
+        return bool(self._several) and any(item in self._several for item in walk(node))
 
     def through_partial(self, node: ast.AST) -> bool:
         """Whether `node` means a function with some arguments already bound."""
@@ -166,9 +170,23 @@ class Names:
         return names.pop() if len(names) == 1 else None
 
     def _resolve_name(self, node: ast.Name, depth: int) -> str | None:
-        binding = self.deciding(node)
+        place = (self.tree.scopes.get(node), node.id)
+        if place in self._settled:
+            return self._settled[place]
+        bindings = self.tree.bindings(node.id, node)
+        name = self._resolve_bound(node, bindings, depth) if bindings else self._resolve_unbound(node)
+        everywhere = not bindings or id(bindings) in self._assigned  # whatever node of the scope asks
+        if everywhere and depth <= _SHALLOW and not (self._hidden or self._is_special(node)):
+            self._settled[place] = name
+        return name
+
+    def _is_special(self, node: ast.Name) -> bool:
+        return node in self._starred or node in self._partial or node in self._several
+
+    def _resolve_bound(self, node: ast.Name, bindings: list[Binding], depth: int) -> str | None:
+        binding = self._decide(node, bindings)
         if binding is None:
-            return None if self.tree.bindings(node.id, node) else self._resolve_unbound(node)
+            return None
         if binding.how is Bound.IMPORT:
             return binding.target
         value = binding.value
@@ -183,12 +201,17 @@ class Names:
     def deciding(self, node: ast.Name) -> Binding | None:
         """The import or assignment that a name gets its meaning from, or None if that is not known."""
         bindings = self.tree.bindings(node.id, node)
-        if not bindings:
-            return None
-        hidden = self.lookup.links.hidden if self.lookup is not None else ()
-        if node.id in hidden and self.tree.scope_of(node.id, node) is self.tree.top:
+        return self._decide(node, bindings) if bindings else None
+
+    def _decide(self, node: ast.Name, bindings: list[Binding]) -> Binding | None:
+        if node.id in self._hidden and self.tree.scope_of(node.id, node) is self.tree.top:
             self._several.add(node)
         if id(bindings) in self._assigned:
+            return self._assigned[id(bindings)]
+        if len(bindings) == 1:  # as almost always
+            only = bindings[0]
+            tells = only.how in _TELLING and not (only.value is not None and _is_placeholder(only.value))
+            self._assigned[id(bindings)] = only if tells else None
             return self._assigned[id(bindings)]
         running = self._running(bindings)
         imports = [item for item in running if item.how is Bound.IMPORT]
@@ -196,7 +219,7 @@ class Names:
         real = [item for item in others if item.value is None or not _is_placeholder(item.value)]
         if imports:
             return self._best_import(imports, real, node)
-        decided = self._assigned[id(bindings)] = _only_value(real)
+        self._assigned[id(bindings)] = decided = _only_value(real)
         return decided
 
     def _running(self, bindings: list[Binding]) -> list[Binding]:
@@ -392,9 +415,8 @@ def _only_value(bindings: Sequence[Binding]) -> Binding | None:
     """The binding that gives a name its only value; None where there may be another one."""
     if not bindings or any(item.how is not Bound.VALUE for item in bindings):
         return None
-    if len(bindings) > 1 and len({ast.dump(item.value) for item in bindings if item.value is not None}) > 1:
-        return None
-    return bindings[0]
+    values = [item.value for item in bindings if item.value is not None]
+    return bindings[0] if all(equal(values[0], value) for value in values[1:]) else None
 
 
 def _is_placeholder(value: ast.expr) -> bool:

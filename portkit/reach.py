@@ -63,17 +63,68 @@ def blocks(finding: Finding) -> bool:
     return finding.support in (Support.MANUAL, Support.UNKNOWN) and not runs
 
 
-def affects(
-    findings: Sequence[Finding], codes: Mapping[str, Code], stopping: Collection[str] = ()
-) -> Affects:
-    """Follow every unsupported finding to the functions that come to it.
+class Calls:
+    """Who uses which function, in files of which some become known later."""
+
+    def __init__(self, codes: Mapping[str, Code], paths: Collection[str] = ()) -> None:
+        """`paths` are files beyond those of `codes`."""
+        self.codes: dict[str, Code] = {}
+        self.modules = Modules(self.codes, {*codes, *paths})
+        self.callers: dict[Node, set[Node]] = defaultdict(set)  # function → the functions that use it
+        self._waiting: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+        self.learn(codes)
+
+    def learn(self, codes: Mapping[str, Code]) -> None:
+        """Add the codes of files."""
+        self.codes.update(codes)
+        for path in codes:
+            for use in self._waiting.pop(path, ()):
+                self._note(*use)
+        for path, code in codes.items():
+            for function, keys in code.uses.items():
+                for key in keys:
+                    if self.modules.may_know(key):
+                        self._note(path, function, key)
+
+    def _note(self, path: str, function: str, key: str) -> None:
+        modules, user = self.modules, (path, function)
+        modules.missing.clear()
+        for used in modules.used(path, key):
+            if used != user:
+                self.callers[used].add(user)
+        if (pair := modules.held(path, function, key)) is not None:
+            self.callers[pair[1]].add(pair[0])  # a module that another one is made of
+        for file in dict.fromkeys(modules.missing):
+            self._waiting[file].append((path, function, key))
+
+    def above(self, starts: Iterable[Node], *, stops: bool) -> dict[Node, int]:
+        """The functions that come to `starts`, each with the number of calls between.
+
+        Only where the import of a module `stops` does all that imports it come to it.
+        """
+        distances = dict.fromkeys(starts, 0)
+        waiting = deque(distances)
+        while waiting:
+            node = waiting.popleft()
+            if node[1] == "" and not stops:
+                continue
+            for caller in (*self.callers.get(node, ()), *_inside(node, self.codes)):
+                if caller not in distances:
+                    distances[caller] = distances[node] + 1
+                    waiting.append(caller)
+        return distances
+
+
+Starts = dict[tuple[Node, bool], list[Finding]]  # function, whether its import fails → findings in it
+
+
+def starts(findings: Sequence[Finding], codes: Mapping[str, Code], stopping: Collection[str] = ()) -> Starts:
+    """The functions that hold unsupported findings.
 
     `stopping` are rules whose findings at import time keep a module from being imported: all that imports it
     comes to them.
     """
-    modules = Modules(codes)
-    callers = _callers(modules)
-    starts: dict[tuple[Node, bool], list[Finding]] = defaultdict(list)
+    found: Starts = defaultdict(list)
     for finding in findings:
         code = codes.get(finding.location.path)
         if code is None or not blocks(finding):
@@ -81,14 +132,19 @@ def affects(
         stops = finding.rule in stopping and finding.import_time and finding.support is Support.MANUAL
         places = ((finding.scope, finding.location.line), *finding.others)
         for function in dict.fromkeys(code.function_at(scope, line) for scope, line in places):
-            starts[(finding.location.path, function), stops and not function].append(finding)
+            found[(finding.location.path, function), stops and not function].append(finding)
+    return found
+
+
+def affects(starts: Starts, calls: Calls) -> Affects:
+    """Follow every unsupported finding to the functions that come to it."""
     reach: dict[str, Reach] = {}
     nodes: dict[str, frozenset[Node]] = {}
     found: dict[Node, list[tuple[int, str]]] = defaultdict(list)
     for (start, stops), held in starts.items():
-        distances = _upwards(start, callers, codes, stops)
+        distances = calls.above((start,), stops=stops)
         functions = frozenset(node for node in distances if node[1] not in ("", MAIN))
-        entries = _entries(distances, callers)
+        entries = _entries(distances, calls.callers)
         for finding in held:
             known = reach.get(finding.id, Reach(0, ()))  # from another of its places
             nodes[finding.id] = nodes.get(finding.id, frozenset()) | functions
@@ -96,8 +152,8 @@ def affects(
             reach[finding.id] = Reach(len(nodes[finding.id]), merged)
         for node, distance in distances.items():
             found[node] += [(distance, finding.id) for finding in held]
-    listed = tuple(_affected(node, reasons, codes) for node, reasons in sorted(found.items()))
-    return Affects(reach, listed, nodes, sum(len(code.functions) for code in codes.values()))
+    listed = tuple(_affected(node, reasons, calls.codes) for node, reasons in sorted(found.items()))
+    return Affects(reach, listed, nodes, sum(len(code.functions) for code in calls.codes.values()))
 
 
 def _affected(node: Node, reasons: list[tuple[int, str]], codes: Mapping[str, Code]) -> Affected:
@@ -107,40 +163,6 @@ def _affected(node: Node, reasons: list[tuple[int, str]], codes: Mapping[str, Co
     reasons.sort()
     ids = tuple(dict.fromkeys(name for _, name in reasons))  # a finding may have several places
     return Affected(path, function, line, reasons[0][0], ids[:_REASONS], len(ids))
-
-
-def _callers(modules: Modules) -> dict[Node, set[Node]]:
-    """Function → the functions that use it."""
-    callers: dict[Node, set[Node]] = defaultdict(set)
-    for path, code in modules.codes.items():
-        for function, keys in code.uses.items():
-            for key in keys:
-                for used in modules.used(path, key):
-                    if used != (path, function):
-                        callers[used].add((path, function))
-                if (pair := modules.held(path, function, key)) is not None:
-                    callers[pair[1]].add(pair[0])  # a module that another one is made of
-    return callers
-
-
-def _upwards(
-    start: Node, callers: Mapping[Node, set[Node]], codes: Mapping[str, Code], stops: bool
-) -> dict[Node, int]:
-    """The functions that come to `start`, each with the number of calls between.
-
-    Only where the import of a module `stops` does all that imports it come to it.
-    """
-    distances = {start: 0}
-    waiting = deque([start])
-    while waiting:
-        node = waiting.popleft()
-        if node[1] == "" and not stops:
-            continue
-        for caller in (*callers.get(node, ()), *_inside(node, codes)):
-            if caller not in distances:
-                distances[caller] = distances[node] + 1
-                waiting.append(caller)
-    return distances
 
 
 def _inside(node: Node, codes: Mapping[str, Code]) -> Iterator[Node]:

@@ -55,6 +55,24 @@ def taken_by_import(test: ast.expr) -> bool | None:
     return {ast.Eq: False, ast.NotEq: True}.get(type(test.ops[0]))
 
 
+def equal(first: ast.AST, second: ast.AST) -> bool:
+    """Whether two pieces of syntax are the same but for where they stand."""
+    pairs: list[tuple[object, object]] = [(first, second)]
+    while pairs:
+        one, other = pairs.pop()
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, ast.AST):
+            pairs += [(getattr(one, name, None), getattr(other, name, None)) for name in one._fields]
+        elif isinstance(one, list) and isinstance(other, list):
+            if len(one) != len(other):
+                return False
+            pairs += zip(one, other, strict=True)
+        elif one != other:
+            return False
+    return True
+
+
 def _is_annotation(outer: ast.AST, inner: ast.AST) -> bool:
     if isinstance(outer, (ast.arg, ast.AnnAssign)):
         return inner is outer.annotation

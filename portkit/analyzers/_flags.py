@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 
 from portkit.rule import Context
+from portkit.scopes import walk
 
 SWITCH = re.compile(r"(?:no|use|with|enable|disable|on|is|has|want)?_?(?:cuda|gpu)", re.I)
 COUNT = re.compile(
@@ -70,7 +71,7 @@ def _is_stored(node: ast.Attribute, ctx: Context) -> bool:
 def _stored(module: ast.AST) -> frozenset[str]:
     """Attributes that the module assigns: `self.cuda = ...`, or a field of a class."""
     found = set()
-    for item in ast.walk(module):
+    for item in walk(module):
         if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store):
             found.add(item.attr)
         elif isinstance(item, ast.ClassDef):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from portkit.finding import Finding, Phase, Support
 from portkit.rule import Context, Rule
+from portkit.scopes import walk
 
 _CODE = re.compile(r"torch\.cuda\.\w+|\.cuda\(|torch\.device\(\s*['\"]cuda|device\s*=\s*['\"]cuda")
 _RUNNERS = frozenset({"exec", "eval", "compile", "run_python", "run_code", "timeit", "Timer", "runsource"})
@@ -57,7 +58,7 @@ class CudaCodeInText(Rule):
             and item.id == name
             and isinstance(item.ctx, ast.Load)
             and _runs(item, ctx)
-            for item in ast.walk(module)
+            for item in walk(module)
         )
 
 

@@ -11,6 +11,7 @@ from portkit.analyzers import _libraries
 from portkit.finding import Effort, Finding, Phase, Support
 from portkit.rewriters import _operators, _references, _sites
 from portkit.rule import Context, Rule, named
+from portkit.scopes import walk
 
 _IMPORT = 2  # minutes to remove an import
 _KERNEL_MINUTES, _LINE_MINUTES = 60, 3  # to port a kernel, with its tests
@@ -178,7 +179,7 @@ def _all_replaced(node: ast.Import, library: _libraries.Library, ctx: Context) -
 def _used(module: ast.AST, ctx: Context) -> dict[str, set[str]]:
     """By library, the longest names of it that a module uses."""
     used: dict[str, set[str]] = {}
-    for item in ast.walk(module):
+    for item in walk(module):
         name = ctx.resolve(item) if isinstance(item, (ast.Attribute, ast.Name)) else None
         library = _libraries.of_name(name) if name is not None else None
         if name is None or library is None:

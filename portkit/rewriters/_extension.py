@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from portkit import branches
 from portkit.rule import Context
+from portkit.scopes import walk
 
 _LOADERS = "torch.utils.cpp_extension.load"
 
@@ -19,7 +20,7 @@ def is_reached(test: ast.AST, when_true: bool, ctx: Context) -> bool:
         return False
     *_, module = ctx.parents(test)
     names = _names(module, frozenset(_loaded(module, ctx)))
-    return any(isinstance(item, ast.Name) and item.id in names for node in nodes for item in ast.walk(node))
+    return any(isinstance(item, ast.Name) and item.id in names for node in nodes for item in walk(node))
 
 
 def _branch(test: ast.AST, when_true: bool, ctx: Context) -> Iterator[ast.AST]:
@@ -30,7 +31,7 @@ def _branch(test: ast.AST, when_true: bool, ctx: Context) -> Iterator[ast.AST]:
 
 def _loaded(module: ast.AST, ctx: Context) -> Iterator[str]:
     """Names that hold a compiled extension: `x = load(...)`, `import x_cuda`."""
-    for item in ast.walk(module):
+    for item in walk(module):
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call):
             if (ctx.resolve(item.value.func) or "").startswith(_LOADERS):
                 yield from (target.id for target in item.targets if isinstance(target, ast.Name))
@@ -46,7 +47,7 @@ def _names(module: ast.AST, loaded: frozenset[str]) -> frozenset[str]:
     owners = [
         item for item in getattr(module, "body", ()) if isinstance(item, (ast.FunctionDef, ast.ClassDef))
     ]
-    uses = {item.name: {name.id for name in ast.walk(item) if isinstance(name, ast.Name)} for item in owners}
+    uses = {item.name: {name.id for name in walk(item) if isinstance(name, ast.Name)} for item in owners}
     known = set(loaded)
     while True:
         more = {name for name, used in uses.items() if name not in known and used & known}

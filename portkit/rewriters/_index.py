@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from portkit.rule import Context
+from portkit.scopes import walk
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def build(module: ast.AST) -> Index:
     stored: set[str] = set()
     values: dict[str, list[ast.expr]] = {}
     classes: dict[str, ast.ClassDef] = {}
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Store):
                 stored.add(node.id)

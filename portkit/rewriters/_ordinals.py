@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from portkit.rewriters import _devices
 from portkit.rule import Context
+from portkit.scopes import walk
 
 _SETTERS = frozenset({"set_device"})
 
@@ -21,7 +22,7 @@ def assignments(node: ast.Name, ctx: Context) -> list[ast.expr]:
 def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
     """What a scope assigns to names, by name."""
     found: dict[str, list[ast.expr]] = {}
-    for item in ast.walk(scope):
+    for item in walk(scope):
         if isinstance(item, ast.Assign):
             for name in {target.id for target in item.targets if isinstance(target, ast.Name)}:
                 found.setdefault(name, []).append(item.value)
@@ -43,7 +44,7 @@ def is_only_device(node: ast.Assign, ctx: Context) -> bool:
     if not isinstance(target, ast.Name):
         return False
     stores, loads = uses(target.id, node, ctx)
-    inside = set(ast.walk(node.value))
+    inside = set(walk(node.value))
     rest = [item for item in loads if item not in inside]
     return stores == 1 and bool(rest) and all(_in_device_place(item, ctx) for item in rest)
 

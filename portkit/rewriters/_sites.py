@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from portkit.rule import Context
-from portkit.scopes import FUNCTIONS
+from portkit.scopes import FUNCTIONS, walk
 
 AVAILABLE = "torch.cuda.is_available"
 _ACCELERATOR_TESTS = frozenset(
@@ -66,7 +66,7 @@ def in_type_test(node: ast.AST, ctx: Context) -> bool:
     *_, module = ctx.parents(parent)
     uses = [
         item
-        for item in ast.walk(module)
+        for item in walk(module)
         if isinstance(item, ast.Name) and item.id == target.id and isinstance(item.ctx, ast.Load)
     ]
     return bool(uses) and all(_is_tested(item, ctx) for item in uses)
@@ -115,7 +115,7 @@ def _is_installed(test: ast.expr, ctx: Context) -> bool:
 def _takes_import(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
-    names = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)}
+    names = {n.id for n in walk(handler.type) if isinstance(n, ast.Name)}
     return bool(names & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
@@ -224,7 +224,7 @@ def _takes(handler: ast.ExceptHandler, raised: str) -> bool:
         return True
     names = {
         getattr(item, "id", getattr(item, "attr", ""))
-        for item in ast.walk(handler.type)
+        for item in walk(handler.type)
         if isinstance(item, (ast.Name, ast.Attribute))
     }
     return bool(names & {raised, "BaseException"}) or ("Exception" in names and raised != "SystemExit")
@@ -242,7 +242,7 @@ def _without_cuda(test: ast.expr, ctx: Context) -> bool:
 
 def _wants_cuda(test: ast.expr) -> bool:
     """Whether a test asks if CUDA was chosen: `device == "cuda"`, `device.startswith("cuda")`."""
-    constants = [item.value for item in ast.walk(test) if isinstance(item, ast.Constant)]
+    constants = [item.value for item in walk(test) if isinstance(item, ast.Constant)]
     return constants == ["cuda"] and isinstance(test, (ast.Compare, ast.Call))
 
 
@@ -280,7 +280,7 @@ def is_accelerator_branch(node: ast.AST, ctx: Context) -> bool:
 
 
 def _off_cpu(test: ast.expr, ctx: Context) -> bool:
-    for item in ast.walk(test):
+    for item in walk(test):
         if isinstance(item, ast.Compare) and isinstance(item.ops[0], ast.NotEq):
             if any(isinstance(side, ast.Constant) and side.value == "cpu" for side in item.comparators):
                 return True

@@ -13,6 +13,7 @@ from portkit import tables
 from portkit.finding import Edit, Replace
 from portkit.rewriters import _index, _sites
 from portkit.rule import Context
+from portkit.scopes import walk
 
 LANGUAGE = "triton.language"
 OURS = {LANGUAGE: "portkit.runtime.tile.language", "triton": "portkit.runtime.triton"}
@@ -74,7 +75,7 @@ def unknown_syntax(kernel: ast.FunctionDef, ctx: Context) -> list[str]:
     methods = {*table["methods"], *table["attributes"], *table["type_attributes"]}
     found: set[str] = set()
     for statement in kernel.body:
-        for item in ast.walk(statement):
+        for item in walk(statement):
             if isinstance(item, ast.Call):
                 found.update(_unknown_arguments(item, ctx))
             if isinstance(item, (ast.stmt, ast.expr)) and type(item).__name__ not in known:
@@ -136,7 +137,7 @@ def _decorators(node: ast.AST, ctx: Context) -> set[str]:
 
 def mentions(node: ast.AST, ctx: Context) -> Iterator[str]:
     """The longest names of Triton that stand in a piece of code."""
-    for item in ast.walk(node):
+    for item in walk(node):
         if not isinstance(item, (ast.Name, ast.Attribute)):
             continue
         parent = ctx.parent(item)
@@ -175,7 +176,7 @@ def features(kernel: ast.FunctionDef, ctx: Context) -> list[str]:
     """What a kernel uses of the language: functions, methods of tiles, and syntax that steers it."""
     found: set[str] = set()
     for statement in kernel.body:
-        for item in ast.walk(statement):
+        for item in walk(statement):
             if isinstance(item, _STEERING):
                 found.add(type(item).__name__.lower())
             called = item.func if isinstance(item, ast.Call) else None
@@ -207,7 +208,7 @@ def launches(module: ast.AST) -> Counter[str]:
 @lru_cache(maxsize=4)
 def _launches(module: ast.AST) -> Counter[str]:
     found: Counter[str] = Counter()
-    for item in ast.walk(module):
+    for item in walk(module):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Subscript):
             value = item.func.value
             found[value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")] += 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from portkit import branches
 from portkit.rule import Context
-from portkit.scopes import FUNCTIONS
+from portkit.scopes import FUNCTIONS, walk
 
 _SPEED = re.compile(r"fused|tf32|cudnn\.(?:benchmark|enabled|deterministic)|float32_matmul_precision", re.I)
 _INSTALLS = re.compile(r"require|install|\bpip", re.I)
@@ -35,7 +35,7 @@ def is_vendor(node: ast.AST, ctx: Context) -> bool:
         return True
     reached = list(_reached(node, ctx))
     return any(_VENDOR.search(_OURS.sub("", ctx.source(item))) for item in reached) or any(
-        _names_implementation(inner, ctx) for item in reached for inner in ast.walk(item)
+        _names_implementation(inner, ctx) for item in reached for inner in walk(item)
     )
 
 
@@ -86,7 +86,7 @@ def through_flag(node: ast.Call, ctx: Context) -> tuple[int, int]:
         return 0, 0
     uses = [
         item
-        for item in ast.walk(owner)
+        for item in walk(owner)
         if isinstance(item, ast.Name) and item.id == target.id and isinstance(item.ctx, ast.Load)
     ]
     vendor = sum(is_vendor(item, ctx) and not is_speed(item, ctx) for item in uses)

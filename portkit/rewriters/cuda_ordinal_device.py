@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from portkit.finding import Edit, Finding, Phase, Replace, Support
 from portkit.rewriters import _devices, _index, _ordinals, _references
 from portkit.rule import Context, Rule
+from portkit.scopes import walk
 
 _INTEGERS = frozenset(
     {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
@@ -232,7 +233,7 @@ def _is_integer(node: ast.expr, ctx: Context) -> bool:
 def _counts_devices(node: ast.AST, ctx: Context) -> bool:
     return any(
         isinstance(item, ast.Call) and (ctx.resolve(item.func) or "").endswith(".device_count")
-        for item in ast.walk(node)
+        for item in walk(node)
     )
 
 

@@ -9,7 +9,7 @@ from portkit.finding import Edit, Finding, Phase, Replace, Support
 from portkit.rewriters import _calls, _index, _references, _sites
 from portkit.rewriters._devices import identifier
 from portkit.rule import Context, Rule
-from portkit.scopes import parameters
+from portkit.scopes import parameters, walk
 
 
 class PinnedMemory(Rule):
@@ -153,7 +153,7 @@ def _is_test(node: ast.expr, ctx: Context) -> bool:
     return any(
         isinstance(item, ast.Call)
         and (ctx.resolve(item.func) or "").endswith(("is_available", "device_type"))
-        for item in ast.walk(node)
+        for item in walk(node)
     )
 
 

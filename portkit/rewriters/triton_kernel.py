@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites, _triton
 from portkit.rule import Context, Rule
+from portkit.scopes import walk
 
 
 class TritonKernel(Rule):
@@ -88,7 +89,7 @@ class TritonKernel(Rule):
             return
         *_, module = ctx.parents(node)
         first = next(_triton.imports(module), None)
-        if first is not node or any(_triton.is_kernel(item, ctx) for item in ast.walk(module)):
+        if first is not node or any(_triton.is_kernel(item, ctx) for item in walk(module)):
             return
         edits = _triton.rewritten(module, ctx)
         lost = _triton.missing(module, ctx)
