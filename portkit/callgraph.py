@@ -202,10 +202,11 @@ class _Collector:
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
-        key = self._meant(function)
+        name = self.names.resolve(function)
+        key = self._meant(function) if name is None or _is_own(name) or self.cell or self.code.stars else None
         if key is not None:
             self._use(node, key)
-        elif self.names.resolve(function) is not None:
+        elif name is not None:
             pass  # of a library
         elif (instance := self._instance(function)) is not None:
             self._use(node, f"{instance}()")

@@ -26,6 +26,7 @@ from portkit.triggers import of
 CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK})
 _WORD = re.compile(rb"\w+")
 _IMPORT_LINE = 2_000  # bytes of a line that may import something
+_MOST_NAMES = 50_000  # that are remembered
 _MORE_MINUTES = 2  # to change one more place like the first
 
 
@@ -95,6 +96,7 @@ class Rules:
         self.ids = frozenset(rule.id for rule in rules)
         self.opening = frozenset(rule.id for rule in rules if rule.opens_branch)
         self._visits = {rule: _visits(rule) for rule in self.rules}
+        self._dispatches: dict[tuple[str, ...], Dispatch] = {}
         self._arranged: dict[Kind, _Arranged] = {}
 
     def near(self, lowered: bytes, kind: Kind, words: bytes = b"") -> list[Rule]:
@@ -110,25 +112,55 @@ class Rules:
 
     def dispatch(self, near: Iterable[Rule]) -> Dispatch:
         """Node type → the methods of these rules that want it."""
+        rules = list(near)
+        key = tuple(rule.id for rule in rules)
+        if key not in self._dispatches:
+            self._dispatches[key] = self._table(rules)
+        return self._dispatches[key]
+
+    def _table(self, near: Sequence[Rule]) -> Dispatch:
         table = Dispatch()
         for rule in near:
             for kind, visit in self._visits[rule]:
-                which = table.named if getattr(visit, "only_named", False) else table.every
+                which = table.every
+                if getattr(visit, "only_named", False):
+                    which = table.named
+                elif getattr(visit, "only_called", False):
+                    which = table.called
                 which.setdefault(kind, []).append(visit)
         return table
 
 
 @dataclass
 class Dispatch:
-    """Node type → methods that want every such node, and those that want the ones that mean something."""
+    """Node type → methods that want every such node, those that want the ones that mean something, and those
+    that want calls of what means something."""
 
     every: dict[type[ast.AST], list[Visit]] = field(default_factory=dict)
     named: dict[type[ast.AST], list[Visit]] = field(default_factory=dict)
+    called: dict[type[ast.AST], list[Visit]] = field(default_factory=dict)
+    _asked: dict[tuple[type[ast.AST], str, bool], tuple[Visit, ...]] = field(default_factory=dict)
+
+    def about(self, kind: type[ast.AST], name: str, *, callee: bool = False) -> tuple[Visit, ...]:
+        """The methods that want a node which means `name`, or a call of it."""
+        key = (kind, name, callee)
+        found = self._asked.get(key)
+        if found is None:
+            if len(self._asked) >= _MOST_NAMES:
+                self._asked.clear()
+            visits = (self.called if callee else self.named)[kind]
+            found = self._asked[key] = tuple(visit for visit in visits if _asks_about(visit, name))
+        return found
 
     @property
     def kinds(self) -> frozenset[type[ast.AST]]:
         """The types of nodes that any method wants."""
-        return frozenset((*self.every, *self.named))
+        return frozenset((*self.every, *self.named, *self.called))
+
+
+def _asks_about(visit: Visit, name: str) -> bool:
+    rule = getattr(visit, "__self__", None)
+    return not isinstance(rule, Rule) or rule.about(name)
 
 
 def _visits(rule: Rule) -> list[tuple[type[ast.AST], Visit]]:
@@ -253,15 +285,21 @@ def _ask(table: Dispatch, tree: Tree, ctx: UnitContext) -> list[Finding]:
     found: list[Finding] = []
     node: ast.AST | None = None
     visit: Visit | None = None
-    every, named, resolve = table.every, table.named, ctx.names.resolve
+    every, named, called, resolve = table.every, table.named, table.called, ctx.names.resolve
+    telling = ctx.names.telling
     try:
         for node in tree.wanted:
             kind = type(node)
             if kind in every:
                 for visit in every[kind]:
                     found += visit(node, ctx)
-            if kind in named and resolve(node) is not None:
-                for visit in named[kind]:
+            if kind is ast.Name and telling is not None and node.id not in telling:  # type: ignore[attr-defined]
+                continue  # as most words: a parameter, a function, a builtin
+            if kind in named and (name := resolve(node)) is not None:
+                for visit in table.about(kind, name):
+                    found += visit(node, ctx)
+            if kind in called and (name := resolve(node.func)) is not None:  # type: ignore[attr-defined]
+                for visit in table.about(kind, name, callee=True):
                     found += visit(node, ctx)
     except RecursionError:
         raise

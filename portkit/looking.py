@@ -24,6 +24,7 @@ from portkit.source import Kind, Source, Unreadable, load, read_bytes
 from portkit.spread import cores
 
 _BATCH = 40  # files that one process takes at a time
+_SWEEP = 400  # files after which what may be left in circles is searched for
 _ENOUGH = 200  # files from which on more processes are worth their start
 
 
@@ -132,7 +133,7 @@ class Looker:
         if self._jobs < 2 or len(tasks) < _ENOUGH:
             rules = Rules(self._rules)
             for number, task in enumerate(tasks, 1):
-                if number % _BATCH == 0:
+                if number % _SWEEP == 0:
                     gc.collect(1)
                 key, looked = _look(task, rules, self._config)
                 if self._store is not None:
@@ -194,6 +195,7 @@ def _can_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
 
 
+_seen = {"files": 0}  # since the last search for circles, of a worker process
 _state: dict[str, tuple[Rules, Config]] = {}  # of a worker process
 
 
@@ -206,5 +208,8 @@ def _work(batch: Sequence[Task]) -> list[tuple[bytes | None, bytes]]:
     """Encoded once, here: the main process keeps the bytes as they are."""
     rules, config = _state["run"]
     looked = [_look(task, rules, config) for task in batch]
-    gc.collect(1)
+    _seen["files"] += len(batch)
+    if _seen["files"] >= _SWEEP:
+        _seen["files"] = 0
+        gc.collect(1)
     return [(key, kept.encode(one)) for key, one in looked]

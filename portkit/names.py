@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
+from functools import cached_property
 
 from portkit import tables
 from portkit.constants import Constants
@@ -97,6 +98,19 @@ class Names:
             name = canonical(self._linked(node, name) if self.lookup is not None else name)
         self._known[node] = name
         return name
+
+    @cached_property
+    def telling(self) -> frozenset[str] | None:
+        """The words that may mean something: those that an import or an assignment binds.  None where any
+        word may, for a star import can bring it."""
+        if self._stars:
+            return None
+        return frozenset(
+            name
+            for scope in self.tree.every_scope()
+            for name, bindings in scope.bindings.items()
+            if any(item.how in _TELLING for item in bindings)
+        )
 
     def _linked(self, node: ast.AST, name: str) -> str:
         """What a name of another module of the program is."""

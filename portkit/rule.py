@@ -113,6 +113,12 @@ def named(method: Method) -> Method:
     return method
 
 
+def called(method: Method) -> Method:
+    """Mark a `visit_Call` that has nothing to say of a call whose callee `ctx.resolve` has no name for."""
+    method.only_called = True  # type: ignore[attr-defined]
+    return method
+
+
 class Rule:
     """Base of all rules.  Override `visit_<NodeType>` methods, `visit_text`, or both.
 
@@ -145,6 +151,13 @@ class Rule:
         """What of a file can only move together with what it calls in other files: why it can't be moved
         (empty if it can), and the nodes that call.  The links of the file then say if others keep it back."""
         return None
+
+    def about(self, name: str) -> bool:
+        """Whether the methods marked with `named` or `called` may have something to say of a qualified name.
+
+        Asked once for each name, so that most names are shown to no rule at all.
+        """
+        return True
 
     @classmethod
     def configured(cls, apis: tuple[Path, ...]) -> type[Rule]:

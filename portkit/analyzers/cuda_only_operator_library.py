@@ -57,6 +57,9 @@ class CudaOnlyOperatorLibrary(Rule):
             assert library is not None
             yield self._imported(node, ctx, library, ", ".join(found))
 
+    def about(self, name: str) -> bool:
+        return _libraries.needs_cuda(name) is not None
+
     @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         return self._used(node, ctx)

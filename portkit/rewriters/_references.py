@@ -70,6 +70,10 @@ class ReferenceRule(Rule):
 
     what: ClassVar[str] = "{name} works on CUDA only"
 
+    def about(self, name: str) -> bool:
+        own = type(self).reference is not ReferenceRule.reference  # may look at more names
+        return own or self.handles(name)
+
     @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         return self.reference(node, ctx)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from portkit.finding import Finding, Support
 from portkit.rewriters import _operators, _references, _sites
-from portkit.rule import Context, Rule, named
+from portkit.rule import Context, Rule, called, named
 
 _KEPT = "The call no longer goes through the attribute: whoever gives it another function has no effect."
 
@@ -21,6 +21,10 @@ class ReplacingRule(Rule):
     namespace: ClassVar[str]  # "pk.ops"
     is_class: ClassVar[bool] = False  # what is replaced are classes, which type tests and annotations name
 
+    def about(self, name: str) -> bool:
+        return name in _operators.replacements(self.folder)
+
+    @called
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         found = self._known(node.func, ctx)
         if found is None or _references.is_partial(node.func, ctx):

@@ -200,6 +200,9 @@ class CudaExtensionBuild(Rule):
             qualified_name=name,
         )
 
+    def about(self, name: str) -> bool:
+        return name == "torch.ops.load_library" or name.startswith((_EXTENSION, "torch.utils.ffi."))
+
     @named
     def visit_Name(self, node: ast.Name, ctx: Context) -> Iterable[Finding]:
         yield from self._place(node, ctx)

@@ -54,6 +54,8 @@ class CudaOrdinalDevice(Rule):
     def visit_Call(self, node: ast.Call, ctx: Context) -> Iterable[Finding]:
         if "torch" not in ctx.text:
             return  # other libraries have a method `to` as well
+        if not _may_concern(node, ctx):
+            return
         for value in (leaf for argument in _device_arguments(node, ctx) for leaf in _branches(argument)):
             if _is_asked(value, node, ctx):
                 continue  # the rule of that function makes a device of it
@@ -124,6 +126,14 @@ class CudaOrdinalDevice(Rule):
         return ctx.finding(
             self, node, message, support=support, remedy=f"Use {source}.", note=note, edits=edits
         )
+
+
+def _may_concern(node: ast.Call, ctx: Context) -> bool:
+    """Whether a call may have to do with devices; most have not."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr in ("to", "get_device"):
+        return True
+    return any(item.arg == "device" for item in node.keywords) or ctx.resolve(function) == "torch.device"
 
 
 def _tensor_asked(node: ast.expr, ctx: Context) -> ast.expr | None:

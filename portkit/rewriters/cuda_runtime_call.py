@@ -105,10 +105,13 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 remedy="It is true for every build of torch.",
             )
 
+    def about(self, name: str) -> bool:
+        return name == _ROOT or name.startswith((f"{_ROOT}.", _PRIVATE, _OLD))
+
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
         """Also report members of torch.cuda that the table does not know."""
         name = ctx.resolve(node)
-        if name is None or not (name == _ROOT or name.startswith((f"{_ROOT}.", _PRIVATE, _OLD))):
+        if name is None or not self.about(name):
             return
         if name == _sites.AVAILABLE and not self.skip(node, ctx, name) and _is_for_nvidia(node, ctx):
             yield ctx.finding(

@@ -48,6 +48,9 @@ class CudaTensorType(Rule):
             if dtype is not None:
                 yield self._cast(node, node.func.value, dtype, ctx)
 
+    def about(self, name: str) -> bool:
+        return name in _table()["manual"] or name in _table()["dtype"]
+
     @named
     def visit_Attribute(self, node: ast.Attribute, ctx: Context) -> Iterable[Finding]:
         yield from self._mention(node, ctx)

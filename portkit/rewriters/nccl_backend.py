@@ -33,6 +33,9 @@ class NcclBackend(_references.ReferenceRule):
     triggers = (b"nccl", b"symmetric_memory", b"_multigpu")
     what = "{name} exists with NCCL only"
 
+    def about(self, name: str) -> bool:
+        return self.handles(name) or name.startswith(_SYMMETRIC)
+
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
         """Also report what works through NVLink alone."""
         yield from super().reference(node, ctx)
