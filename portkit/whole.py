@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
@@ -27,5 +28,7 @@ class Whole:
         if found is None:
             found = make()
             self._store.put(key, kept.encode(found))
-            self._store.save()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the store of the files' own results says it
+                self._store.save()
         return cast("Value", found)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from toy_rules import TOYS
 
-from portkit import engine, fingerprint, kept, looking, reports, ruleset
+from portkit import callers, engine, fingerprint, kept, looking, reports, ruleset
 from portkit.check import Rules
 from portkit.config import Config
 from portkit.kept import Kept
@@ -61,8 +61,13 @@ def texts(project: Path, *, jobs: int = 1, cache: bool = True, config: Config | 
 
 
 def only_file(folder: Path) -> Path:
-    (file,) = folder.glob(f"*{kept.SUFFIX}")
+    (file,) = files(folder)
     return file
+
+
+def files(folder: Path) -> list[Path]:
+    """The files with the results of single files; beside each lies one with what all files gave together."""
+    return [file for file in folder.glob(f"*{kept.SUFFIX}") if not file.stem.endswith("-whole")]
 
 
 def test_a_second_scan_looks_at_nothing_and_says_the_same(
@@ -99,6 +104,24 @@ def test_only_a_changed_file_is_looked_at_again(project: Path, folder: Path, loo
     assert changed == texts(project, cache=False)
 
 
+def test_what_all_files_give_together_is_worked_out_once(
+    project: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links and reach: for the same files from the disk, anew as soon as one of them has changed."""
+    asked: list[str] = []
+    for module, name in ((engine, "links_of"), (callers, "affects")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, _real=real, _name=name: asked.append(_name) or _real(*a))
+    cold = texts(project)
+    assert asked == ["links_of", "affects"]
+    assert texts(project) == cold
+    assert asked == ["links_of", "affects"]
+    file = next(iter(sorted(project.rglob("*.py"))))
+    file.write_text(file.read_text() + "\n")
+    texts(project)
+    assert asked == ["links_of", "affects"] * 2
+
+
 def test_a_file_that_moved_is_looked_at_again(project: Path, folder: Path, looked: list[str]) -> None:
     texts(project)
     file = next(iter(sorted(project.rglob("*.py"))))
@@ -129,7 +152,7 @@ def test_other_settings_make_use_of_nothing(
     looked.clear()
     assert texts(project, config=config) == texts(project, cache=False, config=config)
     assert looked
-    assert len(list(folder.glob("*.scan"))) == 2
+    assert len(files(folder)) == 2
 
 
 def test_the_fingerprint_covers_sources_rules_settings_and_python(
@@ -286,7 +309,7 @@ def test_many_processes_at_once(project: Path, folder: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         outputs = {item.out for item in pool.map(lambda _: command(project), range(8))}
     assert outputs == {command(project, "--no-cache").out}
-    assert [file.suffix for file in folder.iterdir()] == [kept.SUFFIX]  # no temporary file is left
+    assert {file.suffix for file in folder.iterdir()} == {kept.SUFFIX}  # no temporary file is left
     assert len(Kept(folder, only_file(folder).stem)) > 5
 
 
