@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -171,7 +172,7 @@ class _Python:
         self.text = text
         self.raw = raw
         self.init = init
-        self.compiles = True
+        self.module = ast.Module([], [])
         self.built = _Built(text, raw)  # with everything that is accepted
 
     def apply(self, findings: Sequence[Finding]) -> Applied:
@@ -183,7 +184,7 @@ class _Python:
             return Applied(
                 self.raw, self.text, refused=[(f, f"the file can't be parsed ({error})") for f in findings]
             )
-        self.compiles = sound.compiles(tree.module)
+        self.module = tree.module
         chosen, deferred, refused = _select(findings, lambda finding: _lower(tree, finding))
         accepted: list[_Plan] = []
         self._settle(chosen, accepted, deferred, refused)
@@ -228,7 +229,7 @@ class _Python:
         steps = [_step(plans)]
         patches = steps[0].patches
         text, raw = self._step(self.text, self.raw, patches)
-        module = sound.parse_result(text, compiled=self.compiles)
+        module = sound.parse_result(text)
         replacements = {patch for plan in plans for patch in plan.replacements}
         sound.check_replacements(module, text, patches, replacements)
         needs = [need for plan in plans for need in plan.needs]
@@ -237,7 +238,8 @@ class _Python:
             for what, more in imports.settled(text, needs, drops, init=self.init):
                 text, raw = self._step(text, raw, more)
                 steps.append(Step(tuple(more), imports=what))
-            sound.parse_result(text, compiled=self.compiles)
+                module = sound.parse_result(text)
+        sound.check_compiles(module, self.module)
         return _Built(text, raw, tuple(steps))
 
     def _step(self, text: str, raw: str, patches: Sequence[Patch]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from portkit import manifests, tables
-from portkit.scopes import Bound, Tree
+from portkit.scopes import Bound, Tree, walk
 from portkit.source import Kind, Source
 
 
@@ -99,7 +99,7 @@ def of_setup(tree: Tree) -> Iterator[Requirement]:
 
 
 def _strings(value: ast.expr) -> Iterator[Requirement]:
-    for item in ast.walk(value):
+    for item in walk(value):
         if isinstance(item, ast.Constant) and isinstance(item.value, str):
             yield from _one(item.value, item.lineno)
 

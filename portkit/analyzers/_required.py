@@ -11,6 +11,7 @@ from portkit.analyzers import _commands, _lines
 from portkit.finding import Span
 from portkit.rewriters import _index
 from portkit.rule import Context
+from portkit.scopes import walk
 from portkit.source import Kind
 
 _REQUIREMENT = re.compile(
@@ -193,7 +194,7 @@ def strings(value: ast.expr, node: ast.AST, ctx: Context) -> Iterator[ast.Consta
     values = _index.of(node, ctx).values
     todo, seen = [value], set()
     while todo:
-        for item in ast.walk(todo.pop()):
+        for item in walk(todo.pop()):
             if isinstance(item, ast.Constant) and isinstance(item.value, str):
                 yield item
             elif isinstance(item, ast.Name) and item.id not in seen:

@@ -14,6 +14,7 @@ from portkit.applying.patch import Patch, closing, opening, replace
 from portkit.applying.tree import Expression, Tree
 from portkit.errors import ApplyError
 from portkit.finding import CallDecorator, RenameAttribute, Replace, Span, Wrap
+from portkit.scopes import walk
 
 
 def replace_expression(tree: Tree, edit: Replace | CallDecorator) -> list[Patch]:
@@ -30,7 +31,7 @@ def replace_expression(tree: Tree, edit: Replace | CallDecorator) -> list[Patch]
 
 def replace_node(tree: Tree, span: Span, text: str) -> Patch:
     """Replace a node that is not an expression, as it is: the check of the whole result decides."""
-    for node in ast.walk(tree.module):
+    for node in walk(tree.module):
         if hasattr(node, "lineno") and tree.lines.span(node) == span:
             return replace(span.start, span.end, text)
     raise ApplyError("nothing that can be replaced stands at this place")
@@ -81,7 +82,7 @@ def _stands(before: str, inner: str, after: str) -> bool:
     enclosed = precedence.is_enclosed(inner)
     node, _ = precedence.parse(inner)
     wanted = ast.unparse(node)
-    for child in ast.walk(root):
+    for child in walk(root):
         if isinstance(child, ast.expr) and type(child) is type(node) and ast.unparse(child) == wanted:
             segment = ast.get_source_segment(text, child) or ""
             at = text.find(segment, start)

@@ -14,6 +14,7 @@ from portkit.applying.statements import bodies, drop_from, full_start
 from portkit.applying.tree import Lines
 from portkit.errors import ApplyError
 from portkit.finding import DropImport, NeedImport
+from portkit.scopes import walk
 
 _FUTURE = "__future__"
 _BLANK = re.compile(r"(?:\r\n|\r(?!\n)|\n)[ \t\f]*[\r\n]")
@@ -104,7 +105,7 @@ def _is_future(node: ast.stmt) -> bool:
 def _first_use(body: Sequence[ast.stmt], name: str) -> int:
     """Index of the first statement that uses a name; functions run later, but are counted all the same."""
     for i, node in enumerate(body):
-        if any(isinstance(child, ast.Name) and child.id == name for child in ast.walk(node)):
+        if any(isinstance(child, ast.Name) and child.id == name for child in walk(node)):
             return i
     return len(body)
 

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from portkit.scopes import walk
+
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore)([^\r\n]*)")
 _TYPE_CALLS = frozenset({"cast", "TypeVar", "NewType", "ForwardRef"})
 
@@ -16,7 +18,7 @@ def is_used(module: ast.Module, text: str, name: str, *, dotted: bool = False) -
     `dotted` says that the import bound a package by a submodule (`import a.b`), so that other imports of the
     package keep the name alive but not the import.
     """
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.Name) and node.id == name:
             return True
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
@@ -29,9 +31,9 @@ def is_used(module: ast.Module, text: str, name: str, *, dotted: bool = False) -
 
 def _quoted(module: ast.Module) -> Iterator[str]:
     """Strings that hold names: annotations, arguments of typing functions, `__all__`."""
-    for node in ast.walk(module):
+    for node in walk(module):
         for holder in _annotations(node):
-            for child in ast.walk(holder):
+            for child in walk(holder):
                 if isinstance(child, ast.Constant) and isinstance(child.value, str):
                     yield child.value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 from collections.abc import Iterator, Sequence
 
 from portkit.applying import precedence
@@ -11,32 +12,44 @@ from portkit.applying.quiet import quietly
 from portkit.applying.tree import Lines, parentheses
 from portkit.errors import ApplyError
 from portkit.finding import Span
+from portkit.scopes import walk
 
 _POSITIONED = (ast.expr, ast.stmt, ast.alias, ast.arg, ast.keyword)
+_BAD = (SyntaxError, ValueError, RecursionError, MemoryError)
 _Place = tuple[int, int, int, int]  # first line and column, last line and column, as `ast` counts them
 
 
-def compiles(module: ast.Module) -> bool:
-    """Whether a parsed text also compiles (a notebook cell with `await` does not)."""
+def parse_result(text: str) -> ast.Module:
+    """Parse a result.  Raises ApplyError."""
+    try:
+        with quietly():
+            return ast.parse(text)
+    except _BAD as error:
+        raise ApplyError(_invalid(error)) from None
+
+
+def check_compiles(module: ast.Module, original: ast.Module) -> None:
+    """Check that a result compiles, unless the original does not (a notebook cell with `await`).
+
+    Raises ApplyError.
+    """
+    error = _refused(module)
+    if error is not None and _refused(original) is None:
+        raise ApplyError(_invalid(error))
+
+
+def _refused(module: ast.Module) -> Exception | None:
+    """Why a parsed text does not compile."""
     with quietly():
         try:
             compile(module, "<text>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True
+        except _BAD as error:
+            return error
+    return None
 
 
-def parse_result(text: str, *, compiled: bool) -> ast.Module:
-    """Parse a result, and compile it if the original compiled.  Raises ApplyError."""
-    try:
-        with quietly():
-            module = ast.parse(text)
-            if compiled:
-                compile(module, "<text>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        reason = getattr(error, "msg", None) or str(error)
-        raise ApplyError(f"the result would not be valid Python ({reason})") from None
-    return module
+def _invalid(error: Exception) -> str:
+    return f"the result would not be valid Python ({getattr(error, 'msg', None) or error})"
 
 
 def check_replacements(
@@ -51,11 +64,11 @@ def check_replacements(
     if not expected:
         return
     lines = Lines(text)
-    found = set(_places(module))
+    found = set(_places(module, {lines.place(span.start)[0] for span in expected}))
     missing = [span for span in expected if _place(lines, span) not in found]
     if not missing:
         return
-    strings = [lines.span(node) for node in ast.walk(module) if isinstance(node, ast.JoinedStr)]
+    strings = [lines.span(node) for node in walk(module) if isinstance(node, ast.JoinedStr)]
     for span in missing:
         around = parentheses(text, span)  # a tuple counts those that were there as its own
         as_tuple = around is not None and _place(lines, around) in found
@@ -86,10 +99,19 @@ def _root(text: str) -> Span | None:
     return Span(span.start - shift, span.end - shift)
 
 
-def _places(module: ast.Module) -> Iterator[_Place]:
-    for node in ast.walk(module):
+def _places(module: ast.Module, rows: set[int]) -> Iterator[_Place]:
+    """The places of the nodes that reach over one of some lines."""
+    wanted = sorted(rows)
+    waiting: list[ast.AST] = [module]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, _POSITIONED) and node.end_lineno is not None and node.end_col_offset is not None:
+            above = getattr(node, "decorator_list", ())
+            at = bisect.bisect_left(wanted, min(item.lineno for item in (*above, node)))
+            if at == len(wanted) or wanted[at] > node.end_lineno:
+                continue
             yield node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+        waiting += ast.iter_child_nodes(node)
 
 
 def _place(lines: Lines, span: Span) -> _Place:

@@ -10,6 +10,7 @@ from portkit.applying.patch import Patch, replace
 from portkit.applying.tree import Lines
 from portkit.errors import ApplyError
 from portkit.finding import Span
+from portkit.scopes import walk
 
 _SEMICOLON = re.compile(r"(?:[ \t\f]|\\\r?\n)*;[ \t\f]*")
 _BLANK = re.compile(r"[ \t\f]*(?:\r\n|\r|\n)")
@@ -18,7 +19,7 @@ _REST = re.compile(r"[ \t\f]*(?:#[^\r\n]*)?(?:\r\n|\r|\n|$)")
 
 def bodies(module: ast.AST) -> Iterator[tuple[ast.AST, list[ast.stmt]]]:
     """Every list of statements with the node that holds it."""
-    for node in ast.walk(module):
+    for node in walk(module):
         for _, value in ast.iter_fields(node):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                 yield node, value

@@ -19,6 +19,7 @@ from libcst._nodes.internal import CodegenState
 from portkit.applying.quiet import quietly
 from portkit.errors import ApplyError
 from portkit.finding import Span
+from portkit.scopes import walk
 
 _DEEPEST = 300
 _LINE = re.compile(r"\r\n|\r|\n")
@@ -232,7 +233,7 @@ class Tree:
 
     @cached_property
     def _callees(self) -> dict[Span, Span]:
-        calls = [node for node in ast.walk(self.module) if isinstance(node, ast.Call)]
+        calls = [node for node in walk(self.module) if isinstance(node, ast.Call)]
         return {self.lines.span(node.func): self.lines.span(node) for node in calls}
 
     def callee(self, span: Span) -> Span | None:

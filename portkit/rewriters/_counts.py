@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from portkit.rewriters import _ordinals
 from portkit.rule import Context
+from portkit.scopes import walk
 
 _DIVISIONS = (ast.Mod, ast.FloorDiv, ast.Div)
 _SPAWN = frozenset({"torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn"})
@@ -68,7 +69,7 @@ def _starts(call: ast.Call, ctx: Context) -> bool:
     name = ast.dump(call.func)
     return any(
         item.args and ast.dump(item.args[_ENTRY]) == name
-        for item in ast.walk(_ordinals.scope(call, ctx))
+        for item in walk(_ordinals.scope(call, ctx))
         if isinstance(item, ast.Call) and _is_spawn(item, ctx)
     )
 

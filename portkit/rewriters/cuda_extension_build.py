@@ -10,6 +10,7 @@ from portkit.analyzers import _cuda_text, _libraries, _texts
 from portkit.finding import Edit, Finding, Phase, Support, Wrap
 from portkit.rewriters import _sites
 from portkit.rule import Context, Rule, named
+from portkit.scopes import walk
 
 _EXTENSION = "torch.utils.cpp_extension."
 _LAZY = "Load it where it is needed, under a test for CUDA, with torch operators otherwise."
@@ -251,14 +252,14 @@ def _is_optional(whole: ast.List, ctx: Context) -> bool:
         and choice.body is whole
         and isinstance(choice.orelse, ast.List)
         and not choice.orelse.elts
-        and any(_is_place(item, ctx) for item in ast.walk(choice.test))
+        and any(_is_place(item, ctx) for item in walk(choice.test))
     )
 
 
 def _is_left_out(node: ast.Call, ctx: Context) -> bool:
     """Whether the migration made an extension optional."""
     choice = next((item for item in ctx.parents(node) if isinstance(item, ast.IfExp)), None)
-    asked = {ctx.resolve(item) for item in ast.walk(choice.test)} if choice is not None else set()
+    asked = {ctx.resolve(item) for item in walk(choice.test)} if choice is not None else set()
     return asked >= _HOMES
 
 
@@ -291,5 +292,5 @@ def _has_cuda(node: ast.Call, last: str, ctx: Context) -> bool:
     sources = given.get("sources") or (node.args[1] if len(node.args) > 1 else None)
     if sources is None or last == "load_inline":
         return last != "load_inline"
-    texts = [item.value for item in ast.walk(sources) if isinstance(item, ast.Constant)]
+    texts = [item.value for item in walk(sources) if isinstance(item, ast.Constant)]
     return not texts or any(str(text).endswith((".cu", ".cuh")) for text in texts)

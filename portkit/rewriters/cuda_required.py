@@ -10,6 +10,7 @@ from portkit import branches
 from portkit.finding import DropStatement, Finding, Phase, Support
 from portkit.rewriters import _sites
 from portkit.rule import Context, Rule
+from portkit.scopes import walk
 
 # what has no counterpart: NVIDIA's compiler and libraries, and what is known of its chips only
 _ONLY_CUDA = re.compile(
@@ -91,7 +92,7 @@ def _still_needs(node: ast.stmt, ctx: Context) -> str:
 
 def _counts(test: ast.expr, ctx: Context) -> bool:
     """Whether a test asks for a number of devices: `torch.cuda.device_count() > rank`."""
-    for item in ast.walk(test):
+    for item in walk(test):
         if isinstance(item, ast.Compare) and len(item.ops) == 1:
             counted = item.left if isinstance(item.ops[0], (ast.Gt, ast.GtE)) else item.comparators[0]
             if not isinstance(item.ops[0], (ast.Gt, ast.GtE, ast.Lt, ast.LtE)):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from portkit.finding import Edit, Finding, Phase, Replace, Support
 from portkit.rewriters import _calls, _ordinals, _references, _sites
 from portkit.rule import Context, Rule
+from portkit.scopes import walk
 
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 _GROUP = "torch.distributed.init_process_group"
@@ -130,7 +131,7 @@ def _is_of_cuda(call: ast.Call, device: ast.expr, ctx: Context) -> bool:
     return any(_CUDA.search(ctx.source(node)) for node in nodes) or any(
         (ctx.resolve(item.func) or "").startswith("portkit.runtime.")
         for node in nodes
-        for item in ast.walk(node)
+        for item in walk(node)
         if isinstance(item, ast.Call)
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from portkit.finding import Finding, Phase, Replace, Support
 from portkit.rewriters import _calls, _references
 from portkit.rule import Context, Rule
+from portkit.scopes import walk
 
 _WHAT = {"fused": "a fused implementation", "capturable": "graphs to capture it in"}
 
@@ -70,7 +71,7 @@ def _has_rate(node: ast.Call) -> bool:
 
 def _asks(node: ast.expr, ctx: Context) -> bool:
     """Whether a value asks for the device itself."""
-    for item in ast.walk(node):
+    for item in walk(node):
         if isinstance(item, ast.Call) and (ctx.resolve(item.func) or "").endswith(
             ("is_available", "device_type")
         ):

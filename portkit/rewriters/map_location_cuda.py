@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from portkit.finding import Edit, Finding, Phase, Replace, SetArgument, Support
 from portkit.rewriters import _calls, _devices
 from portkit.rule import Context, Rule
+from portkit.scopes import walk
 
 # function → position of its map_location
 _LOADERS = {
@@ -100,11 +101,11 @@ def _moved(node: ast.expr, ctx: Context) -> _devices.Spelling | None:
         return None
     if not isinstance(body.func.value, ast.Name) or names[:1] != [body.func.value.id]:
         return None
-    used = {item.id for argument in body.args for item in ast.walk(argument) if isinstance(item, ast.Name)}
+    used = {item.id for argument in body.args for item in walk(argument) if isinstance(item, ast.Name)}
     if used & set(names):
         return None
     return _devices.Spelling(ctx.source(body.args[0]) if body.args else None)
 
 
 def _calls_cuda(node: ast.expr) -> bool:
-    return any(isinstance(item, ast.Attribute) and item.attr == "cuda" for item in ast.walk(node))
+    return any(isinstance(item, ast.Attribute) and item.attr == "cuda" for item in walk(node))

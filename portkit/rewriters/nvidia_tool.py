@@ -11,6 +11,7 @@ from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
 from portkit.rewriters._references import ReferenceRule
 from portkit.rule import Context
+from portkit.scopes import walk
 
 _MODULES = {
     "pynvml": "Use pk.mem_get_info(), pk.device_count() and pk.device_name().",
@@ -220,7 +221,7 @@ def _is_looked_for(node: ast.AST, ctx: Context) -> bool:
         if isinstance(parent, ast.Call) and ctx.resolve(parent.func) == "shutil.which":
             return True
         if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-            calls = [item for item in ast.walk(parent.test) if isinstance(item, ast.Call)]
+            calls = [item for item in walk(parent.test) if isinstance(item, ast.Call)]
             if any(ctx.resolve(item.func) == "shutil.which" for item in calls):
                 return True
         child = parent
