@@ -98,6 +98,8 @@ def _unknown_arguments(call: ast.Call, ctx: Context) -> Iterator[str]:
     is_method = name is None and isinstance(call.func, ast.Attribute)
     if not (is_method or (name or "").startswith(f"{LANGUAGE}.")) or _is_starred(call):
         return
+    if not is_method and last in _table()["dtypes"]:
+        yield f"a call of {last}"
     names = _table()["parameters"].get(last)
     if names is None or (is_method and last not in _table()["methods"]):
         return

@@ -11,7 +11,7 @@ from portkit.finding import Finding, Phase, Support
 from portkit.rewriters import _sites
 from portkit.rewriters._references import ReferenceRule
 from portkit.rule import Context
-from portkit.scopes import walk
+from portkit.scopes import FUNCTIONS, walk
 
 _MODULES = {
     "pynvml": "Use pk.mem_get_info(), pk.device_count() and pk.device_name().",
@@ -34,6 +34,7 @@ _LIBRARY = re.compile(
 )
 _COMPILERS = frozenset({"nvcc", "ptxas", "cuobjdump", "nvdisasm"})
 _EVENTS = frozenset({"torch.autograd.DeviceType.CUDA", "torch._C._autograd.DeviceType.CUDA"})
+_LOOKS = frozenset({"shutil.which", "os.path.isfile", "os.path.exists", "os.access"})
 _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 
 
@@ -194,7 +195,9 @@ class NvidiaTool(ReferenceRule):
             node,
             f"{tool} is a tool of NVIDIA's",
             support=Support.PORTABLE if looked_for else Support.MANUAL,
-            remedy="Run it only where shutil.which finds it."
+            remedy="It is only run where it is found."
+            if looked_for
+            else "Run it only where shutil.which finds it."
             if tool in _COMPILERS
             else "Use torch.profiler, or the vendor's tool.",
         )
@@ -215,17 +218,28 @@ class NvidiaTool(ReferenceRule):
 
 
 def _is_looked_for(node: ast.AST, ctx: Context) -> bool:
-    """Whether a command is looked up, or only run where `shutil.which` has found one."""
+    """Whether a command is looked up, or only run where one was found."""
     child = node
+    kept = ""
     for parent in ctx.parents(node):
-        if isinstance(parent, ast.Call) and ctx.resolve(parent.func) == "shutil.which":
+        if isinstance(parent, ast.Call) and ctx.resolve(parent.func) in _LOOKS:
             return True
-        if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-            calls = [item for item in walk(parent.test) if isinstance(item, ast.Call)]
-            if any(ctx.resolve(item.func) == "shutil.which" for item in calls):
-                return True
+        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+            kept = parent.targets[0].id
+        test = parent.test if isinstance(parent, (ast.If, ast.IfExp)) else None
+        if test not in (None, child) and any(_looks(item, "", ctx) for item in walk(test)):
+            return True
+        if isinstance(parent, FUNCTIONS):
+            return bool(kept) and any(_looks(item, kept, ctx) for item in walk(parent))
         child = parent
     return False
+
+
+def _looks(node: ast.AST, name: str, ctx: Context) -> bool:
+    """Whether a call asks if there is a file or command: the one kept under `name`, if that is given."""
+    if not isinstance(node, ast.Call) or ctx.resolve(node.func) not in _LOOKS:
+        return False
+    return not name or any(isinstance(item, ast.Name) and item.id == name for item in node.args)
 
 
 def _is_first(node: ast.expr, ctx: Context) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from portkit.finding import Finding, Phase, Support
+from portkit.finding import Effort, Finding, Phase, Support
 from portkit.rewriters import _sites, _triton
 from portkit.rule import Context, Rule
 from portkit.scopes import walk
+
+_IMPORT = 15  # minutes
 
 
 class TritonKernel(Rule):
@@ -113,6 +115,7 @@ class TritonKernel(Rule):
             support=Support.PORTABLE if guarded else Support.MANUAL,
             remedy="The program goes on without it." if guarded else f"The file can't be moved: {reason}.",
             qualified_name=_module(node),
+            effort=None if guarded else Effort(_IMPORT, "an import: what it brings is called on the host"),
         )
 
     def _manual(self, node: ast.FunctionDef, ctx: Context, remedy: str, lost: Sequence[str] = ()) -> Finding:
