@@ -81,7 +81,7 @@ METRICS = dict.fromkeys(("max_abs", "max_rel", "rmse", "ulp_max", "ulp_mean", "e
 PARITY = {
     "rows": [
         {"operator": "softmax", "implementation": "tile", "dtype": "float32", "status": "pass", "reason": "",
-         "cases": 3, "metrics": METRICS},
+         "cases": 3, "metrics": METRICS, "original": METRICS | {"max_abs": 0.5}, "device": "cuda"},
         {"operator": "gelu", "implementation": "tile", "dtype": "float16", "status": "fail",
          "reason": f"too far {EVIL}", "cases": 3, "metrics": METRICS | {"max_abs": "inf"}},
     ],
@@ -147,6 +147,14 @@ def test_a_full_page_is_well_formed_and_escapes_everything():
     assert page.count("</script>") == 1
     assert not [name for name, _ in parser.attributes if name.startswith("on")]
     assert "".join(parser.text).count("onerror") >= 9
+
+
+def test_the_original_error_and_the_device_stand_beside_ours():
+    row, other = _proof.parity_view(PARITY)["rows"]
+    assert row["cells"][:3] == ["2.50e-01", "5.00e-01", "2.50e-01"]
+    assert other["cells"][:2] == ["inf", ""]
+    assert len(row["cells"]) == len(other["cells"])
+    assert "<td>cuda</td>" in full()
 
 
 def test_nothing_is_loaded_from_elsewhere():

@@ -67,7 +67,7 @@ class Profile:
 
         self._named(torch_bridge.Bridge, "forward", lambda one: OURS + str(one.name))
         self._named(torch_bridge.Bridge, "backward", lambda one: f"{OURS}{one.name}_backward")
-        self._named(jit.JitFunction, "launch", lambda one: KERNEL + str(one.__name__))
+        self._named(jit.JitFunction, "launch", _kernel)
         _dispatch.chosen = self._counted(_dispatch.chosen)
 
     def _named(self, owner: Any, method: str, name: Callable[[Any], str]) -> None:
@@ -141,6 +141,13 @@ class Profile:
                 "peaks": peaks(device, list(dict.fromkeys(dtypes))),
             }
         )
+
+
+def _kernel(function: Any) -> str:
+    """The name of a tile kernel; of those of portkit's operators, whose names recur, with the operator."""
+    module = str(function.fn.__module__)
+    owner = f"{module.rpartition('.')[2].strip('_')}." if module.startswith("portkit.") else ""
+    return f"{KERNEL}{owner}{function.__name__}"
 
 
 def _accelerator(events: list[Any]) -> Any:

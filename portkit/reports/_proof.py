@@ -33,7 +33,13 @@ def _parity_row(row: Mapping[str, Any]) -> dict[str, Any]:
     passed = row["status"] == "pass"
     reason = "" if passed else row["reason"]
     mark = "*" if passed and row["reason"] else ""
-    return {**row, "reason": reason, "mark": mark, "cells": _metric_cells(row.get("metrics"))}
+    return {
+        **row,
+        "device": row.get("device", "cpu"),
+        "reason": reason,
+        "mark": mark,
+        "cells": _metric_cells(row.get("metrics"), row.get("original")),
+    }
 
 
 def _parity_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -47,13 +53,15 @@ def _parity_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{reason} ({', '.join(names)})" for reason, names in found.items()]
 
 
-def _metric_cells(metrics: Mapping[str, Any] | None) -> list[str]:
+def _metric_cells(metrics: Mapping[str, Any] | None, original: Mapping[str, Any] | None) -> list[str]:
+    """Ours, with the largest error of the original implementation beside our own."""
     if not metrics:
-        return [""] * 7
+        return [""] * 8
     names = ("max_abs", "max_rel", "rmse", "ulp_max", "ulp_mean")
     cosine, excess = float(metrics["cosine"]), float(metrics["excess"])
     cells = [f"{float(metrics[name]):.2e}" if name[0] != "u" else _short(metrics[name]) for name in names]
-    return [*cells, f"{cosine:.6f}", f"{100 * excess:.1f} %"]
+    theirs = f"{float(original['max_abs']):.2e}" if original else ""
+    return [cells[0], theirs, *cells[1:], f"{cosine:.6f}", f"{100 * excess:.1f} %"]
 
 
 def _short(value: Any) -> str:

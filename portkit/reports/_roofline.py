@@ -12,7 +12,8 @@ from portkit.reports._timeline import spoken
 
 WIDTH, HEIGHT = 760, 340
 LEFT, RIGHT, TOP, BOTTOM = 62, 745, 12, 298
-POINTS = 20  # operators that are drawn: those that take longest
+ROWS = 20  # operators in the table: those that take longest
+DRAWN = 0.005  # share of the time that an operator has to take to be drawn
 _SIZES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -45,13 +46,13 @@ def roofline(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     rows = [row for row in found["operators"] if row["seconds"] > 0]
     total = sum(row["seconds"] for row in rows)
-    chosen = rows[:POINTS]
+    chosen = rows[:ROWS]
     return {
         "drawing": _drawing(chosen, found["peaks"], total),
         "rows": [_row(number, row, found["peaks"], total) for number, row in enumerate(chosen, 1)],
         "probes": [f"{peak['what']}: {rate(peak['rate'], peak['unit'])}" for peak in found["peaks"]],
-        "rest": f"{len(rows) - POINTS} more operators take {_share(rows[POINTS:], total)} of the time."
-        if len(rows) > POINTS
+        "rest": f"{len(rows) - ROWS} more operators take {_share(rows[ROWS:], total)} of the time."
+        if len(rows) > ROWS
         else "",
         "width": WIDTH,
         "height": HEIGHT,
@@ -126,7 +127,11 @@ class _Axes:
 def _drawing(
     rows: Sequence[Mapping[str, Any]], peaks: Sequence[Mapping[str, Any]], total: float
 ) -> dict[str, Any] | None:
-    placed = [(n, row) for n, row in enumerate(rows, 1) if row["flops"] and row["bytes"]]
+    placed = [
+        (number, row)
+        for number, row in enumerate(rows, 1)
+        if row["flops"] and row["bytes"] and row["seconds"] >= DRAWN * total
+    ]
     if not placed:
         return None
     axes = _axes([row for _, row in placed], peaks)
@@ -195,4 +200,4 @@ def _line(kind: str, ends: Sequence[tuple[float, float]], peak: Mapping[str, Any
     text = f"{peak['dtype'] or ('cache' if kind == 'cache' else 'memory')} {rate(peak['rate'], peak['unit'])}"
     x, y = ends[at]
     right, below = (0.0, -5.0) if kind == "product" else (12.0, 6.0)  # of a line that rises
-    return Roof(kind, points, text, round(x + right, 1), round(y + below, 1))
+    return Roof(kind, points, text, round(x + right, 1), round(min(y + below, BOTTOM - 6.0), 1))
