@@ -54,21 +54,30 @@ def _chooses_package(node: ast.AST, ctx: Context) -> bool:
     return False
 
 
-def decorates_nvidia(node: ast.AST, ctx: Context) -> bool:
-    """Whether a test stands in a decorator (`@skipif(...)`) about NVIDIA alone, as its function may be."""
+def skips_for_nvidia(node: ast.AST, ctx: Context) -> bool:
+    """Whether a test stands in a `skipif(...)` whose reason, or decorated function, is about NVIDIA alone."""
     child = node
     for parent in ctx.parents(node):
+        if isinstance(parent, ast.Call) and child is not parent.func and _is_skip(parent):
+            said = [item.value for item in ast.walk(parent) if isinstance(item, ast.Constant)]
+            if any(_NVIDIA.search(str(text)) for text in said):
+                return True
         if isinstance(parent, (*FUNCTIONS, ast.ClassDef)):
             if child not in parent.decorator_list:
                 return False
-            said = [item.value for item in ast.walk(child) if isinstance(item, ast.Constant)]
             # a class may hold tests of other things as well
             body = ctx.source(parent) if isinstance(parent, FUNCTIONS) else parent.name
-            return any(_NVIDIA.search(str(text)) for text in (*said, body))
+            return _NVIDIA.search(body) is not None
         if isinstance(parent, ast.stmt):
             return False
         child = parent
     return False
+
+
+def _is_skip(call: ast.Call) -> bool:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name.lower().startswith("skip")
 
 
 def through_flag(node: ast.Call, ctx: Context) -> tuple[int, int]:

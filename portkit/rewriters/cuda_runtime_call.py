@@ -21,6 +21,7 @@ from portkit.rewriters import (
 from portkit.rule import Context
 
 _ROOT = "torch.cuda"
+_ASKED = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
 _PRIVATE = "torch._C._cuda"  # functions of the extension module behind torch.cuda
 _OLD = "caffe2."
 _ELSEWHERE = frozenset({"torch.cuda.amp", "torch.cuda.amp.common"})  # modules: their members are looked at
@@ -113,7 +114,8 @@ class CudaRuntimeCall(_references.ReferenceRule):
         name = ctx.resolve(node)
         if name is None or not self.about(name):
             return
-        if name == _sites.AVAILABLE and not self.skip(node, ctx, name) and _is_for_nvidia(node, ctx):
+        asks = name == _sites.AVAILABLE and not self.skip(node, ctx, name) and _is_for_nvidia(node, ctx)
+        if asks or (name in _ASKED and _vendor.skips_for_nvidia(node, ctx)):
             yield ctx.finding(
                 self,
                 node,
@@ -233,8 +235,6 @@ def _is_for_nvidia(node: ast.expr, ctx: Context) -> bool:
         return True
     vendor, others = _vendor.through_flag(call, ctx)
     if vendor and not others:
-        return True
-    if _vendor.decorates_nvidia(call, ctx):
         return True
     return _vendor.is_vendor(call, ctx) and not _vendor.is_speed(call, ctx)
 
