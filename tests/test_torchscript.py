@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import executing  # noqa: E402
 
 import portkit.runtime as pk  # noqa: E402
-from portkit.runtime import nn  # noqa: E402
+from portkit.runtime import _scripting, nn  # noqa: E402
 from portkit.runtime.ops import _scripted, operators  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated
@@ -82,3 +82,29 @@ def test_a_subclass_of_the_users_is_compiled_as_it_is() -> None:
 
     x = torch.ones(2, 4)
     assert torch.equal(torch.jit.script(Twice(4))(x), 2 * x)
+
+
+DEVICES = """
+import torch
+import portkit.runtime as pk
+
+class Model(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        y = torch.ones(2, 3, device=pk.device())
+        if pk.is_accelerator(x):
+            x = x.to(pk.device(1))
+        return x.to(pk.device(0)) + y, pk.device_type()
+"""
+
+
+def test_questions_about_the_device_are_answered_when_a_model_is_compiled(tmp_path: Path) -> None:
+    model = executing.load(DEVICES, tmp_path / "program.py")["Model"]()
+    scripted = torch.jit.script(model)
+    x = torch.rand(2, 3)
+    executing.same([*model(x)], [*scripted(x)], "device")
+    torch.jit.save(scripted, io.BytesIO())
+
+
+def test_answer_on_an_accelerator(tmp_path: Path) -> None:
+    made = [torch.jit.script(_scripting._made(name, "xpu")) for name in ("device", "device_type")]
+    assert (made[0](), made[0](1), made[1]()) == (torch.device("xpu"), torch.device("xpu:1"), "xpu")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from portkit.runtime import amp, ranges
+from portkit.runtime import _scripting, amp, ranges
 from portkit.runtime.devices import (
     current_device,
     device,
@@ -96,6 +96,7 @@ __all__ = [
     "synchronize",
 ]
 
+_scripting.offer(device, device_type, is_accelerator)
 _LAZY = dict.fromkeys(("cdiv", "jit", "next_power_of_2"), "portkit.runtime.tile.jit")
 _SUBMODULES = ("nn", "ops", "tile", "triton")
 
