@@ -30,7 +30,7 @@ def check(kernel: Kernel, target: Target | None = None) -> None:
     func = build(made, arguments, {})
     expected = [array.copy() for array in kernel.arrays]
     interpret.run(func, [*expected, *kernel.scalars], [kernel.programs])
-    compiled = Compiled(func, target)
+    compiled = Compiled(func, target, each=False)
     for at_end in (True, False):
         actual = [guarded(array, at_end) for array in kernel.arrays]
         compiled.run([*actual, *kernel.scalars], [kernel.programs])

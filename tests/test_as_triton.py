@@ -273,3 +273,14 @@ def test_a_grid_of_tensors(mode: str) -> None:
     x, out = torch.arange(16.0), torch.zeros(16)
     add[(torch.tensor(1), 1)](out, x, 16)
     assert torch.equal(out, x + 1)
+
+
+def test_what_torch_compile_asks_for_is_there() -> None:
+    with as_triton():
+        from triton.compiler.compiler import make_backend
+        from triton.runtime.driver import driver
+
+        backend = make_backend(driver.active.get_current_target())
+    assert backend.hash() == make_backend(backend.target).hash()
+    assert backend.parse_options({"num_warps": 4}).num_warps == 4
+    assert not backend.parse_options({}).extern_libs

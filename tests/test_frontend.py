@@ -474,6 +474,10 @@ def err_python_import(x):
     divmod(1, 2)
 
 
+def err_const(x: tl.const):
+    tl.store(x, 1.0)
+
+
 def err_argument(x):
     tl.store(x, tl.load(x), where=True)
 
@@ -526,6 +530,7 @@ ERRORS: list[tuple[Callable[..., Any], int, str, str]] = [
     (err_subscript, 1, "indexed with `:` and `None` only", "tl.where"),
     (err_python_call, 1, "ordinary Python", "@portkit.jit"),
     (err_python_import, 1, "ordinary Python", ""),
+    (err_const, 0, "Cannot store to a constant pointer: `x`", "tl.const"),
     (err_argument, 1, "unexpected keyword argument 'where'", ""),
     (err_axis, 1, "axis 1 is out of range", ""),
     (err_dot, 2, "inner sizes differ", ""),

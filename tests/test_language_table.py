@@ -117,6 +117,10 @@ SNIPPETS = {
     "reduce": "z = tl.reduce(x, 0, both)",
     "reduce_or": "z = tl.reduce_or(i, 0)",
     "reshape": "z = tl.reshape(q, (16,))",
+    "dot_scaled": (
+        "b = tl.zeros((16, 32), tl.uint8)\nu = tl.zeros((16, 1), tl.uint8)\n"
+        "z = x + tl.sum(tl.sum(tl.dot_scaled(b, u, 'e4m3', tl.trans(b), u, 'e5m2'), 0), 0)"
+    ),
     "sort": "z = tl.sort(x)",
     "topk": "z = tl.sum(tl.topk(x, 4), 0) + x",
     "map_elementwise": "z = tl.map_elementwise(both, x, y)",

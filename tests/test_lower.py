@@ -447,3 +447,19 @@ def test_a_carried_tile_is_read_with_another_shape_before_it_is_overwritten() ->
     np.testing.assert_array_equal(want, x * 7 + np.tile(x[16:32] * 7, 4))
     Compiled(func).run([x, got], [1])
     np.testing.assert_array_equal(got, want)
+
+
+@jit
+def indices_that_are_all_one(x_ptr, i_ptr, out_ptr, n, s, N: tl.constexpr):
+    at = tl.arange(0, N)
+    same = tl.load(i_ptr + (tl.zeros([N], tl.int32) + s), mask=(tl.zeros([N], tl.int32) + s) < n, other=3)
+    tl.store(out_ptr + at, tl.load(x_ptr + same, mask=same < n, other=-1.0))
+    tl.store(out_ptr + N + same, at.to(tl.float32), mask=(at < n) & (same < n))
+    tl.store(out_ptr + 2 * N + at, tl.load(x_ptr + same % 7, mask=at < n, other=-2.0))
+
+
+@pytest.mark.parametrize(("n", "s"), [(16, 2), (5, 4), (5, 9), (1, 0)])
+def test_lanes_that_turn_out_to_have_one_address(n: int, s: int) -> None:
+    x = np.arange(1, n + 1, dtype=np.float32)
+    index = np.full(n, n - 1, np.int32)
+    agree(indices_that_are_all_one, [x, index, np.zeros(48, np.float32), n, s], [1], N=16)

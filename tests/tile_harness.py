@@ -34,20 +34,22 @@ def guarded(array: np.ndarray[Any, Any], at_end: bool = True) -> np.ndarray[Any,
     return copy
 
 
-def optimise(func: ir.Function) -> ir.Function:
-    """The function after all passes, verified after each."""
+def optimise(func: ir.Function, each: bool = True) -> ir.Function:
+    """The function after all passes, verified before and after, and after each one if `each`."""
     verify.verify(func)
     for step in pipeline.PIPELINE:
         func = step(func)
-        verify.verify(func)
+        if each:
+            verify.verify(func)
+    verify.verify(func)
     return func
 
 
 class Compiled:
     """A function compiled for this machine."""
 
-    def __init__(self, func: ir.Function, target: Target | None = None) -> None:
-        self.func = optimise(func)
+    def __init__(self, func: ir.Function, target: Target | None = None, each: bool = True) -> None:
+        self.func = optimise(func, each)
         target = target or host()
         self.lowered = lower(self.func, target)
         code = load.text_to_code(self.lowered.text, target)

@@ -15,6 +15,7 @@ from portkit.runtime.tile.frontend.library.blocks import make_tensor_descriptor
 from portkit.runtime.tile.frontend.semantics import Semantics, constant, describe
 from portkit.runtime.tile.frontend.statements import execute
 from portkit.runtime.tile.language._base import unwrap
+from portkit.runtime.tile.stores import stored_params
 
 
 class RuntimeSpec(Protocol):
@@ -61,7 +62,29 @@ def build(fn: Any, args: Sequence[Any]) -> ir.Function:
         )
     builder.loc = source.loc(source.tree.body[-1])
     builder.add("return", [], [])
-    return ir.Function(function.__name__, parameters.values, parameters.facts, body, "\n".join(source.lines))
+    func = ir.Function(function.__name__, parameters.values, parameters.facts, body, "\n".join(source.lines))
+    _keep_constants(func, function, str(source.loc(source.tree)))
+    return func
+
+
+def _keep_constants(func: ir.Function, function: FunctionType, place: str) -> None:
+    """Refuse a kernel that may store through a parameter marked `tl.const`."""
+    if not any(_noted(note) == "const" for note in function.__annotations__.values()):
+        return
+    for index in sorted(stored_params(func)):
+        name = func.params[index].name
+        if _noted(function.__annotations__.get(name)) == "const":
+            raise KernelError(
+                f"Cannot store to a constant pointer: `{name}` of kernel `{function.__name__}` is a tl.const",
+                place=place,
+                remedy="Take tl.const off the parameter, or store elsewhere.",
+            )
+
+
+def _noted(annotation: Any) -> str:
+    """The last name of an annotation."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return text.rpartition(".")[2]
 
 
 class _Parameters:
@@ -120,9 +143,8 @@ def inline(ctx: Context, function: FunctionType, args: list[Any], kwargs: dict[s
 
 def _argument(function: FunctionType, name: str, value: Any) -> Any:
     """An argument of an inlined function: a constant when its parameter is a tl.constexpr."""
-    annotation = function.__annotations__.get(name)
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if not isinstance(value, ir.Value) or text.rpartition(".")[2] != "constexpr":
+    noted = _noted(function.__annotations__.get(name))
+    if not isinstance(value, ir.Value) or noted != "constexpr":
         return value
     known = constant(value)
     if known is None:

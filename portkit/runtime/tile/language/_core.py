@@ -236,6 +236,26 @@ def dot(
     outside("dot")
 
 
+def dot_scaled(
+    lhs: tensor,
+    lhs_scale: Any,
+    lhs_format: str,
+    rhs: tensor,
+    rhs_scale: Any,
+    rhs_format: str,
+    acc: tensor | None = None,
+    fast_math: bool = False,
+    lhs_k_pack: bool = True,
+    rhs_k_pack: bool = True,
+    out_dtype: ir.DType = ir.F32,
+) -> tensor:
+    """Matrix product of e2m1 (two in a byte), e4m3, e5m2, fp16 or bf16, with a scale for each group along K.
+
+    `lhs_scale` is [M, K / group], `rhs_scale` [N, K / group], or None: u8 are exponents of 2 with bias 127.
+    """
+    outside("dot_scaled")
+
+
 # --- reductions ------------------------------------------------------------------------------------
 
 

@@ -39,7 +39,9 @@ class Memory:
             return self._load_uniform(form, mask_value, other_value, dtype, place)
         mask = self.mask(mask_value, place)
         other = None if other_value is None or mask is None else self.evaluator.at(other_value, place)
-        pointer, offsets = self.address(form, place, dtype)
+        pointer, offsets, moves = self.address(form, place, dtype)
+        if not moves:  # the lanes turn out to have one address
+            return self.scalar_load(pointer, dtype, mask, other)
         if offsets is None:
             return self.vector_load(pointer, dtype, mask, other)
         if wraps(form, vector) and not pointer.type.lanes:
@@ -80,8 +82,8 @@ class Memory:
         """One address for all lanes: loaded once, where it last changes, under its own full mask."""
         evaluator = self.evaluator
         with evaluator.assuming(Known()):
-            pointer, offsets = self.address(form, place, dtype)
-            assert offsets is None
+            pointer, _, moves = self.address(form, place, dtype)
+            assert not moves
             mask = None if mask_value is None else evaluator.condition(mask_value, place)
             other = None if other_value is None or mask is None else evaluator.at(other_value, place)
         return self.scalar_load(pointer, dtype, mask, other)
@@ -110,8 +112,11 @@ class Memory:
             return mask
         return self.code.call(f"llvm.vector.reduce.or.{mask.type.suffix}", I1, mask)
 
-    def address(self, form: Affine, place: Place, dtype: ir.DType) -> tuple[V, V | None]:
-        """Address of lane 0 and, if the lanes aren't contiguous, the offset of each lane (elements)."""
+    def address(self, form: Affine, place: Place, dtype: ir.DType) -> tuple[V, V | None, bool]:
+        """Address of lane 0; offsets of the lanes (elements), None if contiguous; whether the lanes differ.
+
+        Lanes that may differ by the form may still have one address: their offsets are made of equal parts.
+        """
         evaluator, code = self.evaluator, self.code
         assert form.pointer is not None, "a pointer has a base"
         term = form.pointer
@@ -133,7 +138,7 @@ class Memory:
         scattered = bool(pointer.type.lanes or lanes) or (step is not None and step.const != 1)
         pointer = self._advance(pointer, parts, memory_element(dtype))
         if not scattered:
-            return pointer, None
+            return pointer, None, step is not None
         if step is not None:
             iota = code.iota("i64", evaluator.lanes)
             ramp = iota if step.const == 1 else code.bin("mul", iota, code.splat(step, evaluator.lanes))
@@ -141,7 +146,7 @@ class Memory:
         total = lanes[0] if lanes else code.const(0, T("i64", evaluator.lanes))
         for part in lanes[1:]:
             total = code.bin("add", total, part)
-        return pointer, total
+        return pointer, total, True
 
     def _index(self, dim: int | None, place: Place) -> Index:
         return Index(self.code.i64(0)) if dim is None else place[dim]
@@ -193,7 +198,7 @@ class Memory:
         dtype = op.operands[0].type.dtype
         form = evaluator.context.analysis.of(op.operands[0])
         mask = self.mask(op.operands[2] if op.attrs.get("has_mask") else None, place)
-        pointer, offsets = self.address(form, place, dtype)
+        pointer, offsets, moves = self.address(form, place, dtype)
         value = self.pack(dtype, value)
         vector = next((k for k, i in enumerate(place) if i.vec), None)
         if vector is None:
@@ -201,7 +206,7 @@ class Memory:
             return
         lanes = evaluator.lanes
         value = code.splat(value, lanes)
-        if offsets is None and not form.varies(vector):
+        if not moves:
             offsets = code.const(0, T("i64", lanes))
         align = element_bytes(dtype)
         if offsets is None and mask is None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from portkit.runtime.tile.handle import CompiledKernel
 from portkit.runtime.tile.jit import JitFunction
+from portkit.runtime.triton.backends.compiler import BaseBackend, GPUTarget
 
-__all__ = ["ASTSource", "CompiledKernel", "compile", "triton_key"]
+__all__ = ["ASTSource", "CompiledKernel", "compile", "make_backend", "triton_key"]
 
 
 class ASTSource:
@@ -40,6 +41,11 @@ def compile(src: ASTSource, target: Any = None, options: Any = None, **others: A
     given = {**{n: t for n, t in src.signature.items() if t != "constexpr"}, **src.constants}
     compiled: CompiledKernel = src.fn.warmup(*(given.get(name) for name in src.fn.names))
     return compiled
+
+
+def make_backend(target: GPUTarget) -> BaseBackend:
+    """What compiles for a target."""
+    return BaseBackend(target)
 
 
 def triton_key() -> str:
