@@ -26,6 +26,21 @@ def spell(ctx: Context, target: str) -> tuple[str, list[Edit]]:
     return f"{local}.{rest}", list(imports)
 
 
+def spell_at(node: ast.expr, ctx: Context, target: str) -> tuple[str, list[Edit]]:
+    """The same in the place of `node`: what is torch in it stays, also where an import may have failed."""
+    root, _, rest = target.partition(".")
+    inner = _root(node)
+    if root == "torch" and isinstance(inner, ast.Name) and ctx.resolve(inner) == "torch":
+        return f"{inner.id}.{rest}", []
+    return spell(ctx, target)
+
+
+def _root(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node
+
+
 def _spell_own(ctx: Context, module: str, name: str) -> tuple[str, list[Edit]]:
     """The same for a module of the project's own, which the import of its package need not bring."""
     local, imports = ctx.use(module)
@@ -35,11 +50,9 @@ def _spell_own(ctx: Context, module: str, name: str) -> tuple[str, list[Edit]]:
 
 def replace_name(ctx: Context, node: ast.expr, target: str) -> list[Edit]:
     """Edits that put a target name in the place of a name, attribute or `getattr` call."""
-    text, imports = spell(ctx, target)
+    text, imports = spell_at(node, ctx, target)
     edits: list[Edit] = [Replace(ctx.span(node), text), *imports]
-    root = node
-    while isinstance(root, ast.Attribute):
-        root = root.value
+    root = _root(node)
     if isinstance(root, ast.Name) and not is_alias(root, ctx) and _may_go(ctx.resolve(root) or ""):
         edits.append(DropImport(root.id))
     return edits

@@ -197,7 +197,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
     def replacement(self, node: ast.expr, ctx: Context, name: str, target: str) -> list[Edit]:
         """Replace the callee, or the whole call where its place asks for more."""
         call = _sites.is_called(node, ctx)
-        text, imports = _references.spell(ctx, target)
+        text, imports = _references.spell_at(node, ctx, target)
         if call is not None and not call.args and not call.keywords:
             if name == "torch.cuda.device_count" and _counts.at_least_one(call, ctx):
                 return [Replace(ctx.span(call), f"max(1, {text}())"), *imports]
