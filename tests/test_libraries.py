@@ -228,3 +228,16 @@ def test_names_about_cuda_are_told_of_modules_that_the_project_lacks(tmp_path: P
         path.write_text(text)
     found = [item.location.line for item in engine.scan([tmp_path]).findings if item.rule == "PK334"]
     assert found == [2]
+
+
+def test_a_name_that_is_only_tested_or_annotated_costs_little() -> None:
+    """The work is where something of the library runs."""
+    text = (
+        "from apex.optimizers import FusedLAMB\n"
+        "def state(optimizer: FusedLAMB):\n    return isinstance(optimizer, FusedLAMB)\n"
+        "def make(params):\n    return FusedLAMB(params)\n"
+    )
+    found = [item for item in engine.check_text(text) if item.rule == "PK102"]
+    minutes = {item.location.line: item.effort.minutes for item in found}
+    assert minutes[2] <= 5 < minutes[5]
+    assert minutes.get(3, 0) <= 5

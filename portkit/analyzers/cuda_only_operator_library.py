@@ -87,7 +87,8 @@ class CudaOnlyOperatorLibrary(Rule):
     def _use(self, node: ast.expr, ctx: Context, library: _libraries.Library, name: str) -> Finding:
         use = _libraries.use_of(library, name)
         minutes = use.effort if use is not None else library.effort
-        minutes = min(minutes, _IMPORT) if _sites.in_annotation(node, ctx) else minutes
+        named = _sites.in_annotation(node, ctx) or _sites.in_type_test(node, ctx)  # nothing of it runs here
+        minutes = min(minutes, _IMPORT) if named else minutes
         row = f"{library.package}.{use.name}" if use is not None else library.of(name)
         return ctx.finding(
             self,
@@ -100,7 +101,7 @@ class CudaOnlyOperatorLibrary(Rule):
             qualified_name=name,
             phase=use.phase if use is not None else library.phase,
             effort=Effort(minutes, f"table libraries, {row}"),
-            group=f"type {row}" if _sites.in_annotation(node, ctx) else row,
+            group=f"type {row}" if named else row,
         )
 
     def _kernel(
