@@ -15,7 +15,7 @@ from portkit.parity import bisect, launch, modules, operator, trace, training
 from portkit.parity.compare import Status
 from portkit.parity.training import Options, Script
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 MINIGPT = Path(__file__).parent.parent / "fixtures" / "projects" / "minigpt"
 THREADS = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -195,6 +195,47 @@ def test_a_script_that_writes_files_and_loads_with_workers_is_recorded(tmp_path)
     assert not made.error
     assert len(made.losses) == 4
     assert (tmp_path / "a" / "out.txt").read_bytes() == b"xxxx"
+
+
+def test_rounded_factors_of_products_are_found_and_their_unit_is_noise(monkeypatch):
+    from portkit.parity import _observe
+
+    assert _observe.product_unit("cpu") == _observe.product_unit("cpu", True) == 0.0
+    exact = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda a, b: exact(_as_tf32(a), _as_tf32(b)))
+    seen = []
+    calls = _observe.Calls(lambda **row: seen.append(row))
+    with _observe._Watching(calls):
+        assert _observe.product_unit("cpu") == pytest.approx(2.0**-10, rel=1e-3)
+        values = torch.ones(1000)
+        moved = (_observe.Rounding(1).disturbed(values) - values).abs().max().item()
+    assert 2.0**-11 < moved <= 2.0**-10
+    assert seen == []
+    assert (_observe.Rounding(1).disturbed(values.double()) - values).abs().max().item() < 1e-15
+
+
+def _as_tf32(values):
+    """Ten explicit bits of the significand."""
+    return ((values.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def test_a_run_whose_products_are_rounded_passes_against_one_that_is_exact(tmp_path):
+    start = "import torch\nexact = torch.nn.functional.linear\n"
+    tf32 = (
+        start
+        + "def tf32(x): return ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)\n"
+        "class Rounded(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x): return tf32(x)\n"
+        "    @staticmethod\n    def backward(ctx, g): return g\n"
+        "torch.nn.functional.linear = lambda x, w, b=None: exact(Rounded.apply(x), Rounded.apply(w), b)\n"
+        "mm = torch.mm\ntorch.mm = lambda a, b: mm(tf32(a), tf32(b))\n"
+    )
+    sides = fit(tmp_path / "gpu", text=tf32 + FIT), fit(tmp_path / "cpu")
+    report = training.compare(*sides, steps=4, tolerance=None, timeout=60)
+    assert report.status is Status.PASS, report.reason
+    wrong = fit(tmp_path / "wrong", text=FIT.replace(".square()", ".abs()"))
+    report = training.compare(sides[0], wrong, steps=4, tolerance=None, timeout=60)
+    assert report.status is Status.FAIL
 
 
 def test_a_run_that_is_not_repeatable_proves_nothing(tmp_path):
