@@ -60,6 +60,17 @@ def taken(holder: ast.AST, outcome: bool, tree: Parents) -> Sequence[ast.AST]:
     return branch
 
 
+def guards(node: ast.AST, tree: Parents) -> Iterator[tuple[ast.expr, Sequence[ast.AST]]]:
+    """Tests, each with what runs where the device may be CUDA by it: branches, and the rest of an `and`."""
+    if isinstance(node, (ast.If, ast.IfExp, ast.Assert)):
+        yield node.test, [part for outcome in senses(node.test) for part in taken(node, outcome, tree)]
+    elif isinstance(node, ast.BoolOp):
+        goes_on = isinstance(node.op, ast.And)  # `not cuda or ...` goes on where it is false
+        for index, value in enumerate(node.values[:-1], 1):
+            if goes_on in senses(value):
+                yield value, node.values[index:]
+
+
 def following(statement: ast.stmt, tree: Parents) -> list[ast.AST]:
     """What follows a statement in its block."""
     parent = tree.parent(statement)

@@ -36,24 +36,20 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     needs: dict[int, dict[tuple[Location, str], None]] = {}
     placed = _Places(inside, ctx)
     for node in walk(tree.module):
-        if not isinstance(node, (ast.If, ast.IfExp, ast.Assert)):
-            continue
-        branch = [
-            part for outcome in branches.senses(node.test) for part in branches.taken(node, outcome, ctx)
-        ]
-        behind = placed.within(branch)
-        if not behind:
-            continue
-        spans = [ctx.span(part) for part in _sources(node.test, tree)]
-        stuck = next((item for item in behind if item.support in _HOLDS), None)
-        for item in tests:
-            if _edits_in(item, spans):
-                if stuck is not None and item.support is Support.AUTO:
-                    held[id(item)] = stuck
-                if isinstance(node, ast.Assert) or _is_lifted(item):
-                    continue  # a refusal: who got past it goes on as before
-                more = {other.sort_key: None for other in behind if other.edits and other is not item}
-                needs.setdefault(id(item), {}).update(more)
+        for test, branch in branches.guards(node, ctx):
+            behind = placed.within(branch)
+            if not behind:
+                continue
+            spans = [ctx.span(part) for part in _sources(test, tree)]
+            stuck = next((item for item in behind if item.support in _HOLDS), None)
+            for item in tests:
+                if _edits_in(item, spans):
+                    if stuck is not None and item.support is Support.AUTO:
+                        held[id(item)] = stuck
+                    if isinstance(node, ast.Assert) or _is_lifted(item):
+                        continue  # a refusal: who got past it goes on as before
+                    more = {other.sort_key: None for other in behind if other.edits and other is not item}
+                    needs.setdefault(id(item), {}).update(more)
     linked = [replace(item, needs=tuple(needs[id(item)])) if id(item) in needs else item for item in found]
     reviewed = [
         _reviewed(new, held[id(old)]) if id(old) in held else new

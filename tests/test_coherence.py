@@ -48,6 +48,38 @@ def test_stays_for_review_where_the_branch_needs_cuda(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
+        "new = torch.cuda.is_available() and torch.cuda.get_device_properties(0).major >= 10",
+        "old = not torch.cuda.is_available() or torch.cuda.get_device_properties(0).major < 10",
+        "new = x and torch.cuda.is_available() and y and torch.cuda.get_arch_list()",
+        "flag = torch.cuda.is_available()\nnew = flag and torch.cuda.get_device_properties(0).major >= 10",
+        "def f(x):\n    y = x.is_cuda and torch.cuda.get_device_properties(x.device).major >= 10\n    g(y)",
+        "while torch.cuda.is_available() and torch.cuda.utilization() > 90:\n    time.sleep(1)",
+    ],
+)
+def test_what_follows_in_the_same_condition_counts_as_the_branch(code: str) -> None:
+    found = [item for item in cuda_tests(code) if item.support is not Support.MANUAL]
+    assert [item.support for item in found] == [Support.REVIEW]
+    assert "still needs CUDA (PK" in found[0].note
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "many = torch.cuda.is_available() and torch.cuda.device_count() > 1",
+        "none = not torch.cuda.is_available() or torch.cuda.device_count() == 0",
+        "either = torch.cuda.is_available() or torch.cuda.get_device_properties(0).major >= 10",
+        "last = torch.cuda.get_device_properties(0).major >= 10 and torch.cuda.is_available()",
+    ],
+)
+def test_a_condition_opens_where_what_follows_is_portable(code: str) -> None:
+    found = [item for item in cuda_tests(code) if item.support is not Support.MANUAL]
+    assert found
+    assert all(item.support is Support.AUTO for item in found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
         f"def f(x):\n    if x.device.type != 'cuda':\n        return x\n    return {STUCK}\n",
         f"def f(x):\n    if not x.is_cuda:\n        return x\n    return {STUCK}\n",
         f"def f(x):\n    if not x.is_cuda and x.dim():\n        raise ValueError\n    return {STUCK}\n",
