@@ -48,7 +48,7 @@ _SUFFIXES = {
     ".sh": Kind.SHELL,
     ".bash": Kind.SHELL,
     ".zsh": Kind.SHELL,
-    **dict.fromkeys((".ksh", ".pbs", ".lsf", ".qsub", ".groovy", ".env"), Kind.SHELL),
+    **dict.fromkeys((".ksh", ".pbs", ".lsf", ".qsub", ".groovy", ".env", ".args"), Kind.SHELL),
     **dict.fromkeys((".cfg", ".ini", ".conf"), Kind.INI),
     ".cmake": Kind.CMAKE,
     **dict.fromkeys((".mk", ".mak"), Kind.MAKE),

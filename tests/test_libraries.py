@@ -71,6 +71,19 @@ def test_other_rules_that_look_at_imports_exist() -> None:
         ("bitsandbytes.nn.modules.Linear4bit", "nn.Linear4bit"),
         ("bitsandbytes.optim.adamw.AdamW8bit", "optim.AdamW8bit"),
         ("nvidia.dali.fn.readers.file", "fn.readers"),
+        ("nvidia.dali.fn.random.uniform", "fn.uniform"),
+        ("nvidia.dali.ops.random.CoinFlip", "ops.random.CoinFlip"),
+        ("nvidia.dali.fn.decoders.audio", "fn.decoders.audio"),
+        ("nvidia.dali.fn.decoders.image", "fn.decoders"),
+        ("nvidia.dali.fn.mel_filter_bank", "fn.mel_filter_bank"),
+        ("nvidia.dali.fn.cast", "fn.cast"),
+        ("nvidia.dali.fn.resize", "fn"),
+        ("apex.pyprof.nvtx.init", "pyprof"),
+        ("apex.parallel.DistributedDataParallel", "parallel.DistributedDataParallel"),
+        ("cudf.from_pandas", "from_pandas"),
+        ("dask_cudf.from_cudf", "from_cudf"),
+        ("cudf.io.parquet.ParquetWriter", "io"),
+        ("nvtabular.utils.device_mem_size", "device_mem_size"),
         ("numba.cuda.jit", "jit"),
         ("cupy.cuda.Stream.null.use", "cuda.Stream"),
         ("transformer_engine.pytorch.Linear", "Linear"),
@@ -113,6 +126,8 @@ def test_names_that_need_no_cuda(name: str) -> None:
         ("Flash.Attn", "flash_attn"),
         ("nvidia-cublas-cu12", "nvidia"),
         ("nvidia-dali-cuda120", "nvidia.dali"),
+        ("nvidia-docker2", "nvidia-docker*"),
+        ("nvidia-container-toolkit", "nvidia-docker*"),
         ("nvidia-ml-py", "pynvml"),
         ("nvidia_modelopt", "modelopt"),
         ("cupy-cuda12x", "cupy"),
@@ -169,7 +184,7 @@ def test_the_id_of_a_function_stays_when_another_place_comes_first() -> None:
 
 def test_phase_and_effort_come_from_the_row() -> None:
     found = _found("import apex\napex.parallel.DistributedDataParallel(m)\napex.normalization.other(x)\n")
-    assert [item.phase for item in found] == [Phase.OPERATOR, Phase.FULL_MODEL, Phase.OPERATOR]
+    assert [item.phase for item in found] == [Phase.OPERATOR, Phase.FULL_MODEL, Phase.MODULE]
 
 
 def test_asking_whether_a_function_is_there_is_no_use_of_it() -> None:

@@ -36,6 +36,7 @@ from portkit.source import Kind, Unreadable, kind_of, load
         ("ds_config.json", Kind.JSON),
         ("pyproject.toml", Kind.TOML),
         ("run.sh", Kind.SHELL),
+        ("model.args", Kind.SHELL),
         ("Dockerfile", Kind.DOCKERFILE),
         ("Dockerfile.gpu", Kind.DOCKERFILE),
         ("gpu.Dockerfile", Kind.DOCKERFILE),
@@ -230,8 +231,8 @@ def test_include_and_exclude(tmp_path: Path) -> None:
 
 
 def test_reports_of_our_own_are_no_code(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"dtype": "float16", "device": "cuda"}')
-    assert len(engine.scan([tmp_path], Config()).findings) == 2
+    (tmp_path / "run.json").write_text('{"device": "cuda"}')
+    assert len(engine.scan([tmp_path], Config()).findings) == 1
     run = {"device": "cuda", "lanes": ["cuda"], "names": ["cuda"], "events": [[0, 0, "step", 0, 0.0, 1.0]]}
     (tmp_path / "scan.json").write_text(reports.render("json", engine.scan([tmp_path], Config())))
     (tmp_path / "parity.json").write_text(json.dumps(document.build((), None), indent=2))

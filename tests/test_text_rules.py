@@ -147,6 +147,8 @@ def test_broken_text_raises_nothing(rule: str) -> None:
         ("env/gpu.yaml", "name: x\nchannels:\n  - nvidia\ndependencies:\n  - numpy\n", {"PK401"}),
         ("run.slurm", "#!/bin/bash\n#SBATCH -G 2\nsrun python a.py\n", {"PK403"}),
         ("run.pbs", "#PBS -l select=1:ngpus=4\n", {"PK403"}),
+        ("model.args", "# for 8 GPUs\n--bf16\n--transformer-impl inference_optimized\n", {"PK403"}),
+        ("model.args", "# --transformer-impl transformer_engine\n--transformer-impl local\n", set()),
         # what says nothing of CUDA
         (
             ".gitlab-ci.yml",
