@@ -35,7 +35,7 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     held: dict[int, Finding] = {}
     needs: dict[int, dict[tuple[Location, str], None]] = {}
     placed = _Places(inside, ctx)
-    for node in walk(tree.module):
+    for node in tree.nodes():
         for test, branch in branches.guards(node, ctx):
             behind = placed.within(branch)
             if not behind:
@@ -84,7 +84,7 @@ def _is_about_device(item: Finding) -> bool:
 def _kept_apart(found: list[Finding], tests: list[Finding], tree: Tree, ctx: Context) -> list[Finding]:
     """The findings; tests behind which other devices have branches of their own are turned to `review`."""
     notes: dict[int, str] = {}
-    for node in walk(tree.module):
+    for node in tree.nodes():
         if (
             not isinstance(node, (ast.If, ast.IfExp))
             or not node.orelse

@@ -123,6 +123,9 @@ class UnitContext:
     def local_name(self, qualified: str) -> str | None:
         return self.names.local_name(qualified)
 
+    def nodes(self) -> Iterator[ast.AST]:
+        return self._tree.nodes()
+
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self._tree.parents.get(node)
 

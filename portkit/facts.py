@@ -12,7 +12,7 @@ from enum import Enum
 from portkit import settings
 from portkit.flow import Flow, looks_like_device
 from portkit.names import Names
-from portkit.scopes import FUNCTIONS, Binding, Bound, Tree
+from portkit.scopes import FUNCTIONS, Binding, Bound, Tree, walk
 
 _BUILTINS = frozenset(dir(builtins))
 _OTHERS = frozenset({"torch", "triton"})  # packages that nobody looks at as their own
@@ -91,7 +91,7 @@ def taken_by(nodes: Iterable[ast.AST], tree: Tree, names: Names) -> tuple[str, .
     stars = [package for item in tree.star_imports if may_be_own(package := _package(item))]
     unbound = set(_unbound(tree)) if stars else set()
     found: set[str] = set()
-    for use in (item for node in nodes for item in ast.walk(node) if isinstance(item, ast.Name)):
+    for use in (item for node in nodes for item in walk(node) if isinstance(item, ast.Name)):
         target = names.resolve(use)
         if target is not None and may_be_own(target):
             found.add(_longest(tree, use, target)[0])

@@ -37,6 +37,9 @@ class Context(Protocol):
     def local_name(self, qualified: str) -> str | None:
         """How this file already spells a qualified name (`th.cuda`), or None if it does not import it."""
 
+    def nodes(self) -> Iterator[ast.AST]:
+        """All nodes of the file or cell, outer ones before those inside, without operators."""
+
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node that holds `node`."""
 

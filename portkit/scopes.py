@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 
 from portkit import helpers
 
@@ -105,6 +106,7 @@ class Tree:
             self.owned[earlier] = self.top
             self._walk(earlier, frozenset())
             del self.owned[earlier]
+        self._before = len(self.parents)
         self._walk(module, wanted)
 
     def _walk(self, root: ast.Module, wanted: frozenset[type]) -> None:
@@ -142,9 +144,9 @@ class Tree:
             children.reverse()
             stack += children
 
-    def nodes(self) -> Iterable[ast.AST]:
-        """All nodes of the unit but its module, those of the prelude included; outer ones come first."""
-        return self.parents
+    def nodes(self) -> Iterator[ast.AST]:
+        """All nodes of the unit but its module itself and operators, outer ones before those inside."""
+        return islice(self.parents, self._before, None)
 
     def is_earlier(self, node: ast.AST) -> bool:
         """Whether `node` stands in the prelude: its positions are those of another text."""

@@ -14,6 +14,7 @@ from portkit.scopes import walk
 class Index:
     """Names of a module, whatever scope binds them."""
 
+    module: ast.AST
     imported: frozenset[str]
     stored: frozenset[str]
     values: dict[str, list[ast.expr]] = field(hash=False)  # name → what is assigned to it, in order
@@ -23,18 +24,34 @@ class Index:
 
 def of(node: ast.AST, ctx: Context) -> Index:
     """The index of the module that a node stands in."""
-    *_, module = ctx.parents(node)
-    return build(module)
+    found = _of_unit(ctx)  # type: ignore[arg-type]  # hashed by identity
+    module = node
+    for outer in ctx.parents(node):
+        module = outer
+    return found if module is found.module else build(module)  # one of an earlier cell
+
+
+@lru_cache(maxsize=4)
+def _of_unit(ctx: Context) -> Index:
+    nodes = list(ctx.nodes())
+    module = nodes[0]
+    while (outer := ctx.parent(module)) is not None:
+        module = outer
+    return _gathered(module, nodes)
 
 
 @lru_cache(maxsize=4)
 def build(module: ast.AST) -> Index:
     """The index of a module."""
+    return _gathered(module, walk(module))
+
+
+def _gathered(module: ast.AST, nodes: list[ast.AST]) -> Index:
     imports: list[ast.Import | ast.ImportFrom] = []
     stored: set[str] = set()
     values: dict[str, list[ast.expr]] = {}
     classes: dict[str, ast.ClassDef] = {}
-    for node in walk(module):
+    for node in nodes:
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Store):
                 stored.add(node.id)
@@ -47,7 +64,7 @@ def build(module: ast.AST) -> Index:
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = node
     imported = {item.asname or item.name.partition(".")[0] for node in imports for item in node.names}
-    return Index(frozenset(imported), frozenset(stored), values, classes, imports)
+    return Index(module, frozenset(imported), frozenset(stored), values, classes, imports)
 
 
 def classes_of(receiver: ast.expr, ctx: Context) -> list[ast.ClassDef]:
@@ -81,7 +98,7 @@ def kept_in_object(node: ast.Attribute, ctx: Context) -> list[ast.expr]:
 def _kept(owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
     """What a class assigns to attributes of `self`, by name."""
     found: dict[str, list[ast.expr]] = {}
-    for item in ast.walk(owner):
+    for item in walk(owner):
         if not isinstance(item, ast.Assign):
             continue
         for target in item.targets:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from portkit.rewriters import _index
 from portkit.rule import Context
-from portkit.scopes import FUNCTIONS
+from portkit.scopes import FUNCTIONS, walk
 
 _SCRIPT = "torch.jit.script"
 _COMPILED = frozenset({_SCRIPT, "torch.jit.script_method", "torch.jit.script_if_tracing", "torch.jit.export"})
@@ -57,7 +57,7 @@ def _asks(function: ast.AST, ctx: Context) -> bool:
 
 @lru_cache(maxsize=64)
 def _calls(node: ast.AST) -> tuple[ast.Call, ...]:
-    return tuple(item for item in ast.walk(node) if isinstance(item, ast.Call))
+    return tuple(item for item in walk(node) if isinstance(item, ast.Call))
 
 
 def _is_eager(branch: ast.If, child: ast.AST, ctx: Context) -> bool:

@@ -159,7 +159,7 @@ def missing(node: ast.AST, ctx: Context) -> list[str]:
 def obstacles(module: ast.AST, ctx: Context) -> tuple[str, ...]:
     """What in a file keeps its kernels from moving, besides its imports."""
     found = set(missing(module, ctx))
-    for item in ast.walk(module):
+    for item in walk(module):
         if isinstance(item, ast.FunctionDef) and is_kernel(item, ctx):
             found.update(unknown_syntax(item, ctx))
     return tuple(sorted(found))

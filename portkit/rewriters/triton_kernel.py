@@ -41,7 +41,7 @@ class TritonKernel(Rule):
         if not any(True for _ in _triton.imports(module)):
             return None
         calling: list[ast.AST] = []
-        for item in ast.walk(module):
+        for item in walk(module):
             if isinstance(item, ast.FunctionDef) and _triton.is_kernel(item, ctx):
                 wrappers = [d.func if isinstance(d, ast.Call) else d for d in item.decorator_list]
                 calling += [*item.body, *wrappers]
