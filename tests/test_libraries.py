@@ -84,6 +84,9 @@ def test_other_rules_that_look_at_imports_exist() -> None:
         ("dask_cudf.from_cudf", "from_cudf"),
         ("cudf.io.parquet.ParquetWriter", "io"),
         ("nvtabular.utils.device_mem_size", "device_mem_size"),
+        ("transformer_engine.pytorch.Fp8Unpadding", "Fp8Unpadding"),
+        ("transformer_engine.pytorch.router.fused_moe_aux_loss", "fused_moe_aux_loss"),
+        ("transformer_engine.pytorch.permutation.moe_permute", "moe_permute"),
         ("numba.cuda.jit", "jit"),
         ("cupy.cuda.Stream.null.use", "cuda.Stream"),
         ("transformer_engine.pytorch.Linear", "Linear"),
@@ -256,3 +259,11 @@ def test_a_name_that_is_only_tested_or_annotated_costs_little() -> None:
     minutes = {item.location.line: item.effort.minutes for item in found}
     assert minutes[2] <= 5 < minutes[5]
     assert minutes.get(3, 0) <= 5
+
+
+def test_an_import_for_type_checkers_alone_asks_for_nothing() -> None:
+    text = "import typing\n\nif typing.TYPE_CHECKING:\n    import apex\nelse:\n    import flash_attn\n"
+    assert [(item.support.value, item.effort.minutes > 0) for item in _found(text)] == [
+        ("portable", False),
+        ("manual", True),
+    ]

@@ -174,3 +174,17 @@ def test_files_of_other_tools(path: str, text: str, expected: set[str]) -> None:
     chosen = [rule for rule in RULES.values() if rule.id.startswith("PK4")]
     found = engine.check_text(text, path, kind_of(path), rules=chosen)
     assert {item.rule for item in found} == expected, [item.message for item in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("docker run nvcr.io/nvidia/tritonserver:21.12-py3", "KIND_CPU"),
+        ("docker run nvcr.io/nvidia/pytorch:21.12-py3", "python:3.12-slim"),
+        ("python pretrain.py --transformer-impl transformer_engine", "--transformer-impl local"),
+        ("python train.py --use-flash-attn", "Leave the option out"),
+    ],
+)
+def test_remedies_fit_what_is_asked_for(line: str, remedy: str) -> None:
+    found = engine.check_text(f"{line}\n", "run.sh", Kind.SHELL, rules=list(RULES.values()))
+    assert any(remedy in item.remedy for item in found)

@@ -34,6 +34,8 @@ _PART = re.compile(
     r"(?:^|(?<=[\s;]))\w*(?:image|container)\w*=[\"']?(?P<image>[\w.-]*cuda(?:-?\d[\w.-]*|\$[\w{][^\s\"']*))",
     re.I,
 )
+_SLIM = "Start from python:3.12-slim with torch for the device in use, or the vendor's image."
+_SERVER = "It serves on the CPU too, with KIND_CPU and without GPUs; or take the server of the device in use."
 
 
 class CudaBaseImage(Rule):
@@ -125,5 +127,5 @@ class CudaBaseImage(Rule):
             line.span(match, "image"),
             f"The image {match['image']} contains CUDA",
             support=Support.MANUAL,
-            remedy="Start from python:3.12-slim with torch for the device in use, or the vendor's image.",
+            remedy=_SERVER if "tritonserver" in match["image"] else _SLIM,
         )

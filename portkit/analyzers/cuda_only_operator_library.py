@@ -128,16 +128,20 @@ class CudaOnlyOperatorLibrary(Rule):
         )
 
     def _imported(self, node: ast.stmt, ctx: Context, library: _libraries.Library, name: str) -> Finding:
-        guarded = _sites.in_import_guard(node, ctx)
+        remedy = ""
+        if _sites.is_for_type_checkers(node, ctx):
+            remedy = "Type checkers alone read it: the program never imports it."
+        elif _sites.in_import_guard(node, ctx):
+            remedy = "The program goes on without it."
         return ctx.finding(
             self,
             node,
             f"{library.of(name)} needs CUDA: {library.what}",
-            support=Support.PORTABLE if guarded else Support.MANUAL,
-            remedy="The program goes on without it." if guarded else library.instead,
+            support=Support.PORTABLE if remedy else Support.MANUAL,
+            remedy=remedy or library.instead,
             qualified_name=name,
             phase=library.phase,
-            effort=Effort(0 if guarded else _IMPORT, "an import: the work is where it is used"),
+            effort=Effort(0 if remedy else _IMPORT, "an import: the work is where it is used"),
             group=f"import {library.of(name)}",
         )
 

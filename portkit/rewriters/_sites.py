@@ -100,6 +100,18 @@ def in_import_guard(node: ast.AST, ctx: Context) -> bool:
     return False
 
 
+def is_for_type_checkers(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node stands under `if TYPE_CHECKING:`, which no program runs."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.If) and child in parent.body:
+            name = getattr(parent.test, "attr", getattr(parent.test, "id", ""))
+            if name == "TYPE_CHECKING":
+                return True
+        child = parent
+    return False
+
+
 def _is_installed(test: ast.expr, ctx: Context) -> bool:
     """Whether a test asks, by its words, if a package is installed."""
     if isinstance(test, ast.BoolOp):

@@ -47,7 +47,7 @@ _SILENT = (
     "Where there is no compiler for CUDA or ROCm, the build no longer stops: the package is installed "
     "without the extension, and what imports it fails later if nothing takes its place."
 )
-_OTHER = (Support.PORTABLE, "It says nothing of CUDA: None or false without ROCm.")
+_OTHER = (Support.PORTABLE, "It says nothing of CUDA: builds for ROCm alone use it.")
 _WITHOUT = (Support.MANUAL, "It is None without CUDA: build without the CUDA sources then.")
 _KEEP = (Support.PORTABLE, "Keep it: sources that are C++ alone need nothing else.")
 _LOOK = (Support.UNKNOWN, "See whether it is reached where there is no CUDA.")
