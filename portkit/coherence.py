@@ -40,7 +40,8 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
             behind = placed.within(branch)
             if not behind:
                 continue
-            spans = [ctx.span(part) for part in _sources(test, tree)]
+            told = [node.msg] if isinstance(node, ast.Assert) and node.msg else []
+            spans = [ctx.span(part) for part in (*_sources(test, tree), *told)]
             stuck = next((item for item in behind if item.support in _HOLDS), None)
             for item in tests:
                 if _edits_in(item, spans):

@@ -62,6 +62,17 @@ def test_what_follows_in_the_same_condition_counts_as_the_branch(code: str) -> N
     assert "still needs CUDA (PK" in found[0].note
 
 
+def test_the_message_of_a_refusal_counts_what_the_refusal_counts() -> None:
+    found = cuda_tests(
+        f"""
+        def f(n):
+            assert n <= torch.cuda.device_count(), f"{{torch.cuda.device_count()}} devices"
+            return {STUCK}
+        """
+    )
+    assert [item.support for item in found] == [Support.REVIEW, Support.REVIEW]
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -102,6 +113,9 @@ def test_what_follows_an_early_way_out_counts_as_the_branch(code: str) -> None:
         "def f(x):\n    if not x.is_cuda:\n        return x\n    return flash_attn.f(x)\n",
         "def f(x):\n    return x if not x.is_cuda else x_cuda.forward(x)\n",
         "def f(x):\n    assert x.is_cuda\n    return fused_kernel(x)\n",
+        "from own import _C as C\ndef f(x):\n    if x.is_cuda:\n        x = C.decode(x)\n    return x\n",
+        "from own import _C\ndef f(x):\n    fast = x.is_cuda and 1\n    return _C.f(x) if fast else g(x)\n",
+        "def f(x):\n    fast = x.device.type == 'cuda'\n    if fast:\n        x = x_cuda.forward(x)\n",
     ],
 )
 def test_stays_where_nvidia_s_software_follows(code: str) -> None:

@@ -22,6 +22,9 @@ _VENDOR = re.compile(
     re.I,
 )
 
+# the same under another name: `from package import _C as ops`
+_EXTENSION = re.compile(r"^(?!torch\.).*\b_(?:C|ext|backend)\.\w+\Z")
+
 # what has no other meaning, in a test's reason or name
 _NVIDIA = re.compile(
     r"\bcuda[- ]only|cutile|cute_?dsl|cutlass|\bcute\b|blackwell|hopper|(?<![a-z])sm_?\d{2,3}|tensorrt|nvcc",
@@ -35,8 +38,19 @@ def is_vendor(node: ast.AST, ctx: Context) -> bool:
         return True
     reached = list(_reached(node, ctx))
     return any(_VENDOR.search(_OURS.sub("", ctx.source(item))) for item in reached) or any(
-        _names_implementation(inner, ctx) for item in reached for inner in walk(item)
+        _names_implementation(inner, ctx) or _calls_extension(inner, ctx)
+        for item in reached
+        for inner in walk(item)
     )
+
+
+def guards_vendor(node: ast.expr, ctx: Context) -> bool:
+    """The same of a test itself, or of a use of the name that keeps its answer."""
+    return is_vendor(node, ctx) or through_flag(node, ctx)[0] > 0
+
+
+def _calls_extension(node: ast.AST, ctx: Context) -> bool:
+    return isinstance(node, ast.Call) and _EXTENSION.search(ctx.resolve(node.func) or "") is not None
 
 
 def _chooses_package(node: ast.AST, ctx: Context) -> bool:
@@ -80,7 +94,7 @@ def _is_skip(call: ast.Call) -> bool:
     return name.lower().startswith("skip")
 
 
-def through_flag(node: ast.Call, ctx: Context) -> tuple[int, int]:
+def through_flag(node: ast.expr, ctx: Context) -> tuple[int, int]:
     """Of a test that is kept in a name: how many of its uses guard NVIDIA's software, and how many do not."""
     statement = ctx.parent(node)
     while isinstance(statement, ast.BoolOp) and isinstance(statement.op, ast.And):

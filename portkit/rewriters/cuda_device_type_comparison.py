@@ -116,7 +116,7 @@ class CudaDeviceTypeComparison(Rule):
         if not _is_type(left, ctx):
             yield from self._loose(node, left, negated, ctx)
             return
-        if _vendor.is_vendor(node, ctx):
+        if _vendor.guards_vendor(node, ctx):
             yield self._vendor_branch(node, ctx)
             return
         quote = "'" if "'cuda'" in ctx.source(node) else '"'
@@ -154,7 +154,7 @@ class CudaDeviceTypeComparison(Rule):
             if isinstance(device, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
                 yield self._unknown(node, ctx, device)
             return
-        if _vendor.is_vendor(node, ctx):
+        if _vendor.guards_vendor(node, ctx):
             yield self._vendor_branch(node, ctx)
             return
         if _script.in_torchscript(node, ctx):

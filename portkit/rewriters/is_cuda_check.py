@@ -66,7 +66,11 @@ class IsCudaCheck(Rule):
                 edits=[refusal],
             )
             return
-        if _vendor.is_vendor(node, ctx) or _script.in_torchscript(node, ctx) or _sites.is_called(node, ctx):
+        if (
+            _vendor.guards_vendor(node, ctx)
+            or _script.in_torchscript(node, ctx)
+            or _sites.is_called(node, ctx)
+        ):
             yield ctx.finding(
                 self,
                 node,
