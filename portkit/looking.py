@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import multiprocessing
@@ -25,7 +26,7 @@ from portkit.spread import cores
 
 _BATCH = 40  # files that one process takes at a time
 _SWEEP = 400  # files after which what may be left in circles is searched for
-_ENOUGH = 200  # files from which on more processes are worth their start
+_ENOUGH = 2_000_000  # bytes of files from which on more processes are worth their start
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Looker:
         return found
 
     def _made(self, tasks: Sequence[Task]) -> Iterator[Looked]:
-        if self._jobs < 2 or len(tasks) < _ENOUGH:
+        if self._jobs < 2 or not _is_much(tasks):
             rules = Rules(self._rules)
             for number, task in enumerate(tasks, 1):
                 if number % _SWEEP == 0:
@@ -141,7 +142,8 @@ class Looker:
                 yield looked
             return
         pending = iter(tasks)
-        batches = [tasks[start : start + _BATCH] for start in range(0, len(tasks), _BATCH)]
+        size = max(1, min(_BATCH, len(tasks) // (4 * self._jobs)))
+        batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         # fork is quick, and safe only while this process has a single thread
         context = multiprocessing.get_context("fork" if _can_fork() else "spawn")
         start = (self._rules, self._config)
@@ -157,6 +159,17 @@ class Looker:
         if self._store is not None and key is not None:
             self._store.put(key, data)
         self.keys[task.found.path] = key or b""  # one that could not be read
+
+
+def _is_much(tasks: Sequence[Task]) -> bool:
+    """Whether there is enough to look at for several processes; sizes are asked for only as far as needed."""
+    total = 0
+    for task in tasks if len(tasks) > 1 else ():
+        with contextlib.suppress(OSError):
+            total += task.found.file.stat().st_size
+        if total >= _ENOUGH:
+            return True
+    return False
 
 
 def store(root: Path, rules: Sequence[type[Rule]], config: Config, what: str = "") -> kept.Kept | None:

@@ -6,10 +6,12 @@ What is asked about a file whose code is not known yet has no answer; `missing` 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from posixpath import dirname, normpath
 
 from portkit.callgraph import Code
 
+_folder = lru_cache(maxsize=100_000)(dirname)  # asked again and again for the same files
 Node = tuple[str, str]  # path of a file, name of a function or class in it
 _DEPTH = 8  # re-exports and base classes that are followed
 _ROOTS = ("", "src", "lib", "python")
@@ -141,7 +143,7 @@ class Modules:
         """The file of a module, relative to `path`, or by an absolute name from any folder around it."""
         if parts and parts[-1] not in self._words:
             return None  # as almost all imports: of another package
-        name, folder = "/".join(parts), dirname(path)
+        name, folder = "/".join(parts), _folder(path)
         key = (folder, level, name)
         if key not in self._found:
             self._found[key] = self._search(folder, level, name)
@@ -150,13 +152,13 @@ class Modules:
     def _search(self, folder: str, level: int, name: str) -> str | None:
         if level:
             for _ in range(level - 1):
-                folder = dirname(folder)
+                folder = _folder(folder)
             return self._at(folder, name)
         while True:
             found = self._at(folder, name)
             if found is not None or not folder:
                 break
-            folder = dirname(folder)
+            folder = _folder(folder)
         return found or next((file for root in _ROOTS if (file := self._at(root, name)) is not None), None)
 
     def _at(self, folder: str, name: str) -> str | None:

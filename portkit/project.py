@@ -6,6 +6,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from portkit import tables, together
 from portkit.facts import OTHER, Export, Facts, Kind, may_be_own
@@ -49,8 +50,8 @@ class Project:
         self._words.update(self._package[:1])
         for path in self.paths:
             if path.endswith("/__init__.py"):
-                folder = posixpath.dirname(path)
-                outer = posixpath.dirname(folder)
+                folder = _folder(path)
+                outer = _folder(folder)
                 if posixpath.join(outer, "__init__.py") not in self.paths:
                     self._tops[posixpath.basename(folder)].add(outer)
         self._needed: dict[str, set[str]] = defaultdict(set)  # module → imports of it that others take
@@ -324,7 +325,7 @@ class Project:
 
     def _split(self, path: str, name: str) -> tuple[str, tuple[str, ...]] | None:
         """The longest beginning of a name that is a module of the program, and what is left of the name."""
-        folder = posixpath.dirname(path)
+        folder = _folder(path)
         if (folder, name) not in self._splits:
             self._splits[folder, name] = self._split_anew(path, name)
         return self._splits[folder, name]
@@ -342,7 +343,7 @@ class Project:
 
     def _module(self, path: str, name: str) -> str | None:
         """The file of a module that the file at `path` names; None if there is none, or more than one."""
-        folder = posixpath.dirname(path)
+        folder = _folder(path)
         if (folder, name) not in self._modules:
             self._modules[folder, name] = self._module_anew(path, name)
         return self._modules[folder, name]
@@ -350,12 +351,12 @@ class Project:
     def _module_anew(self, path: str, name: str) -> str | None:
         dots = len(name) - len(name.lstrip("."))
         parts = [part for part in name[dots:].split(".") if part]
-        folder = posixpath.dirname(path)
+        folder = _folder(path)
         if dots:
             for _ in range(dots - 1):
                 if not folder:
                     return None
-                folder = posixpath.dirname(folder)
+                folder = _folder(folder)
             return self._file(folder, parts)
         if not parts:
             return None
@@ -366,15 +367,15 @@ class Project:
 
     def _search(self, path: str, first: str) -> set[str]:
         """Folders in which an import of the file at `path` may look for a top-level module."""
-        folder = posixpath.dirname(path)
+        folder = _folder(path)
         places = {folder, "", *self._tops.get(first, ())}
         while folder and posixpath.join(folder, "__init__.py") in self.paths:
-            folder = posixpath.dirname(folder)
+            folder = _folder(folder)
         return places | {folder, *_above(path)}
 
     def _file(self, folder: str, parts: list[str]) -> str | None:
-        base = posixpath.join(folder, *parts)
-        package, module = posixpath.join(base, "__init__.py"), f"{base}.py"
+        base = "/".join((folder, *parts) if folder else parts)
+        package, module = f"{base}/__init__.py" if base else "__init__.py", f"{base}.py"
         found = [item for item in (package, module) if item in self.paths]
         return found[0] if len(found) == 1 else None
 
@@ -382,7 +383,7 @@ class Project:
         """The submodule `name` of a package."""
         if posixpath.basename(module) != "__init__.py":
             return None
-        return self._file(posixpath.dirname(module), [name])
+        return self._file(_folder(module), [name])
 
     def _files(self, path: str, name: str) -> frozenset[str]:
         """The files that bind what another module of the program calls `name`."""
@@ -401,6 +402,11 @@ class Project:
         return {(file, local), (found[0], found[1][0])}
 
 
+@lru_cache(maxsize=100_000)  # asked again and again for the same files
+def _folder(path: str) -> str:
+    return posixpath.dirname(path)
+
+
 def _join(star: str, name: str) -> str:
     return f"{star}{name}" if star.endswith(".") else f"{star}.{name}"
 
@@ -411,10 +417,10 @@ def _is_in(name: str, star: str) -> bool:
 
 
 def _above(path: str) -> list[str]:
-    folder, found = posixpath.dirname(path), []
+    folder, found = _folder(path), []
     while folder:
         found.append(folder)
-        folder = posixpath.dirname(folder)
+        folder = _folder(folder)
     return [*found, ""]
 
 
