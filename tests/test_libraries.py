@@ -130,6 +130,10 @@ def test_names_that_need_no_cuda(name: str) -> None:
         ("nvidia-cublas-cu12", "nvidia"),
         ("nvidia-dali-cuda120", "nvidia.dali"),
         ("nvidia-docker2", "nvidia-docker*"),
+        ("nvidia-pyindex", "nvidia-pyindex"),
+        ("nvidia-nccl-cu12", "nvidia"),
+        ("dask-cuda", "dask_cuda"),
+        ("cuml-cu12", "cuml"),
         ("nvidia-container-toolkit", "nvidia-docker*"),
         ("nvidia-ml-py", "pynvml"),
         ("nvidia_modelopt", "modelopt"),
@@ -267,3 +271,18 @@ def test_an_import_for_type_checkers_alone_asks_for_nothing() -> None:
         ("portable", False),
         ("manual", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("dask_cuda.LocalCUDACluster", "LocalCluster"),
+        ("cuvs.neighbors.cagra", "faiss-cpu"),
+        ("cuml.cluster.KMeans", "scikit-learn"),
+    ],
+)
+def test_parts_of_rapids_have_the_counterparts_of_their_own(name: str, instead: str) -> None:
+    library = _libraries.needs_cuda(name)
+    assert library is not None
+    use = _libraries.use_of(library, name)
+    assert instead in (use.instead if use else library.instead)

@@ -12,6 +12,7 @@ from portkit.rewriters._devices import identifier
 from portkit.rule import Context
 
 _PAIRS = re.compile(r"(?:^|,)\s*\w+:nccl\s*(?:,|$)")
+_OF_NCCL = "torch.cuda.nccl."
 _SYMMETRIC = "torch.distributed._symmetric_memory."
 _NOTE = "Without CUDA the default back end is another one, and the test is then true for it."
 
@@ -37,9 +38,20 @@ class NcclBackend(_references.ReferenceRule):
         return self.handles(name) or name.startswith(_SYMMETRIC)
 
     def reference(self, node: ast.expr, ctx: Context) -> Iterator[Finding]:
-        """Also report what works through NVLink alone."""
-        yield from super().reference(node, ctx)
+        """Also report what works through NVLink alone; NCCL may be asked where it is there."""
         name = ctx.resolve(node) or ""
+        if name.startswith(_OF_NCCL) and _is_under_a_test_for_nccl(node, ctx):
+            if self.handles(name) and not _references.is_alias(node, ctx):
+                yield ctx.finding(
+                    self,
+                    node,
+                    f"{name} exists with NCCL only",
+                    support=Support.PORTABLE,
+                    remedy="It is asked only where NCCL is there.",
+                    qualified_name=name,
+                )
+            return
+        yield from super().reference(node, ctx)
         if not name.startswith(_SYMMETRIC) or isinstance(ctx.parent(node), ast.Attribute):
             return
         if _references.is_alias(node, ctx):
@@ -143,6 +155,26 @@ def is_choice(node: ast.AST | None, ctx: Context) -> bool:
     if not asks or not _is_nccl(first):
         return False
     return isinstance(second, ast.Constant) and second.value == "gloo"
+
+
+def _is_under_a_test_for_nccl(node: ast.AST, ctx: Context) -> bool:
+    """Whether a node is reached only if `is_nccl_available()` holds: behind it in an `and`, or a branch."""
+    child = node
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
+            before = parent.values[: next(i for i, value in enumerate(parent.values) if value is child)]
+            if any(_asks_for_nccl(value, ctx) for value in before):
+                return True
+        elif isinstance(parent, (ast.If, ast.IfExp)):
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            test = parent.test
+            parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+            if any(child is item for item in body) and any(_asks_for_nccl(item, ctx) for item in parts):
+                return True
+        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return False
+        child = parent
+    return False
 
 
 def _asks_for_nccl(test: ast.expr, ctx: Context) -> bool:
