@@ -263,3 +263,24 @@ def rewritten(module: ast.AST, ctx: Context) -> list[Edit] | str:
                 return f"it imports {alias.name}"
             edits.append(Replace(ctx.span(alias), f"{ours} as {alias.asname or 'triton'}"))
     return edits or "Triton comes from another module or cell: change the import there"
+
+
+def is_only_told(module: ast.AST, ctx: Context) -> bool:
+    """Whether a module has Triton only to tell which version of it is installed: ours would be no answer."""
+    if any(isinstance(item, ast.ImportFrom) for item in imports(module)):
+        return False
+    names = [item for item in walk(module) if isinstance(item, ast.Name) and ctx.resolve(item) == "triton"]
+    return bool(names) and all(_is_told(item, ctx) for item in names)
+
+
+def _is_told(name: ast.Name, ctx: Context) -> bool:
+    """`triton.__version__` in a message, or as an entry of a table."""
+    version = ctx.parent(name)
+    if not isinstance(version, ast.Attribute) or version.attr != "__version__":
+        return False
+    place = ctx.parent(version)
+    if isinstance(place, ast.Call):
+        return isinstance(place.func, ast.Name) and place.func.id == "print"
+    if isinstance(place, ast.Assign):
+        return isinstance(place.targets[0], ast.Subscript)
+    return isinstance(place, (ast.FormattedValue, ast.Dict))

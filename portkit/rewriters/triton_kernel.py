@@ -93,6 +93,17 @@ class TritonKernel(Rule):
         first = next(_triton.imports(module), None)
         if first is not node or any(_triton.is_kernel(item, ctx) for item in walk(module)):
             return
+        guarded = _sites.in_import_guard(node, ctx)
+        if guarded and _triton.is_only_told(module, ctx):
+            yield ctx.finding(
+                self,
+                node,
+                "Triton is imported",
+                support=Support.PORTABLE,
+                remedy="The file tells which version of it is installed, and goes on without it.",
+                qualified_name=_module(node),
+            )
+            return
         edits = _triton.rewritten(module, ctx)
         lost = _triton.missing(module, ctx)
         if not isinstance(edits, str) and not lost and not ctx.held:
@@ -106,7 +117,6 @@ class TritonKernel(Rule):
                 qualified_name="triton",
             )
             return
-        guarded = _sites.in_import_guard(node, ctx)
         reason = edits if isinstance(edits, str) else f"it uses {', '.join(lost)}" if lost else ctx.held
         yield ctx.finding(
             self,
