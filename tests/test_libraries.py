@@ -85,6 +85,15 @@ def test_other_rules_that_look_at_imports_exist() -> None:
         ("cudf.io.parquet.ParquetWriter", "io"),
         ("nvtabular.utils.device_mem_size", "device_mem_size"),
         ("transformer_engine.pytorch.Fp8Unpadding", "Fp8Unpadding"),
+        ("transformer_engine.pytorch.optimizers.multi_tensor_scale", "multi_tensor_scale"),
+        ("transformer_engine.pytorch.optimizers.FusedSGD", "FusedSGD"),
+        (
+            "transformer_engine.pytorch.attention.rope.apply_fused_qkv_rotary_pos_emb",
+            "apply_fused_qkv_rotary_pos_emb",
+        ),
+        ("transformer_engine.pytorch.distributed.gather_along_first_dim", "gather_along_first_dim"),
+        ("flash_attn_interface.get_scheduler_metadata", "get_scheduler_metadata"),
+        ("cumm.tensorview.from_numpy", "tensorview"),
         ("transformer_engine.pytorch.router.fused_moe_aux_loss", "fused_moe_aux_loss"),
         ("transformer_engine.pytorch.permutation.moe_permute", "moe_permute"),
         ("numba.cuda.jit", "jit"),
@@ -278,6 +287,9 @@ def test_an_import_for_type_checkers_alone_asks_for_nothing() -> None:
     [
         ("dask_cuda.LocalCUDACluster", "LocalCluster"),
         ("cuvs.neighbors.cagra", "faiss-cpu"),
+        ("pylibraft.random.rmat", "networkx"),
+        ("emerging_optimizers.scalar_optimizers.Lion", "torch.optim"),
+        ("nvidia_resiliency_ext.fault_tolerance.RankMonitorClient", "max-restarts"),
         ("cuml.cluster.KMeans", "scikit-learn"),
     ],
 )
