@@ -18,6 +18,7 @@ from portkit.rule import Context
 from portkit.scopes import Bound, Tree, walk
 
 _HOLDS = (Support.MANUAL, Support.UNKNOWN)
+_STAYS = (*_HOLDS, Support.REVIEW)
 
 
 def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: Context) -> list[Finding]:
@@ -28,6 +29,7 @@ def hold_back(found: list[Finding], opening: Collection[str], tree: Tree, ctx: C
     """
     tests = [item for item in found if item.rule in opening and item.edits]
     found = _kept_apart(found, tests, tree, ctx) if tests else found
+    found = _kept_together(found, opening, tree, ctx) if tests else found
     tests = [item for item in found if item.rule in opening and item.edits]
     inside = [item for item in found if _is_bound(item) and not _is_test(item, opening)]
     if not tests or not inside:
@@ -111,6 +113,29 @@ def _kept_apart(found: list[Finding], tests: list[Finding], tree: Tree, ctx: Con
         if id(item) in notes
         else item
         for item in found
+    ]
+
+
+def _kept_together(found: list[Finding], opening: Collection[str], tree: Tree, ctx: Context) -> list[Finding]:
+    """The findings; `not torch.cuda.is_available()` is turned to `review` where `device == "cuda"` beside it
+    stays: on another accelerator, a program that was asked for CUDA would no longer fall back."""
+    stays = [i for i in found if i.rule in opening and _is_about_device(i) and i.support in _STAYS]
+    asks = [
+        i for i in found if i.support is Support.AUTO and (i.qualified_name or "").endswith(".is_available")
+    ]
+    if not stays or not asks:
+        return found
+    placed = _Places(stays, ctx)
+    lines: dict[int, int] = {}
+    for node in walk(tree.module):
+        if isinstance(node, ast.BoolOp) and (beside := placed.within([node])):
+            lines.update((id(i), beside[0].location.line) for i in asks if _edits_in(i, [ctx.span(node)]))
+    note = "The test for CUDA beside it, in line {}, stays as it is."
+    return [
+        replace(i, support=Support.REVIEW, note=f"{i.note} {note.format(lines[id(i)])}".strip())
+        if id(i) in lines
+        else i
+        for i in found
     ]
 
 

@@ -62,6 +62,33 @@ def test_what_follows_in_the_same_condition_counts_as_the_branch(code: str) -> N
     assert "still needs CUDA (PK" in found[0].note
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        'if args.device == "cuda" and not torch.cuda.is_available():\n    args.device = "cpu"',
+        'def f(device):\n    if not torch.cuda.is_available() and device == "cuda":\n        device = "cpu"',
+        'use = torch.cuda.is_available() and args.device == "cuda"',
+    ],
+)
+def test_availability_is_asked_of_the_device_that_is_asked_for_beside_it(code: str) -> None:
+    found = [item for item in cuda_tests(code) if item.rule == "PK303"]
+    assert [item.support for item in found] == [Support.REVIEW]
+    assert "stays as it is" in found[0].note
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "nvidia = torch.cuda.is_available() and torch.version.hip is None",
+        "def nvidia():\n    return torch.cuda.is_available() and torch.version.hip is None",
+        "amd = torch.version.hip and not not torch.cuda.is_available()",
+    ],
+)
+def test_whose_devices_they_are_stays_a_question_about_cuda(code: str) -> None:
+    found = [item for item in cuda_tests(code) if item.rule == "PK303"]
+    assert [item.support for item in found] == [Support.PORTABLE]
+
+
 def test_the_message_of_a_refusal_counts_what_the_refusal_counts() -> None:
     found = cuda_tests(
         f"""

@@ -25,6 +25,8 @@ _VENDOR = re.compile(
 # the same under another name: `from package import _C as ops`
 _EXTENSION = re.compile(r"^(?!torch\.).*\b_(?:C|ext|backend)\.\w+\Z")
 
+_BUILD = re.compile(r"\btorch\.version\.(?:cuda|hip)\b")
+
 # what has no other meaning, in a test's reason or name
 _NVIDIA = re.compile(
     r"\bcuda[- ]only|cutile|cute_?dsl|cutlass|\bcute\b|blackwell|hopper|(?<![a-z])sm_?\d{2,3}|tensorrt|nvcc",
@@ -34,7 +36,7 @@ _NVIDIA = re.compile(
 
 def is_vendor(node: ast.AST, ctx: Context) -> bool:
     """Whether the code that a test guards uses something that only NVIDIA has."""
-    if _chooses_package(node, ctx):
+    if _chooses_package(node, ctx) or _tells_vendor(node, ctx):
         return True
     reached = list(_reached(node, ctx))
     return any(_VENDOR.search(_OURS.sub("", ctx.source(item))) for item in reached) or any(
@@ -51,6 +53,17 @@ def guards_vendor(node: ast.expr, ctx: Context) -> bool:
 
 def _calls_extension(node: ast.AST, ctx: Context) -> bool:
     return isinstance(node, ast.Call) and _EXTENSION.search(ctx.resolve(node.func) or "") is not None
+
+
+def _tells_vendor(node: ast.AST, ctx: Context) -> bool:
+    """Whether the same condition asks whose devices torch is built for: `and torch.version.hip is None`."""
+    for parent in ctx.parents(node):
+        if isinstance(parent, ast.BoolOp):
+            if any(_BUILD.search(ctx.source(value)) for value in parent.values):
+                return True
+        elif not isinstance(parent, ast.UnaryOp):
+            return False
+    return False
 
 
 def _chooses_package(node: ast.AST, ctx: Context) -> bool:
