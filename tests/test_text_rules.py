@@ -188,3 +188,15 @@ def test_files_of_other_tools(path: str, text: str, expected: set[str]) -> None:
 def test_remedies_fit_what_is_asked_for(line: str, remedy: str) -> None:
     found = engine.check_text(f"{line}\n", "run.sh", Kind.SHELL, rules=list(RULES.values()))
     assert any(remedy in item.remedy for item in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ('same = x.type() == "torch.cuda.FloatTensor"', "Compare the dtype"),
+        ("make(torch.cuda.FloatTensor)", "Pass a dtype"),
+    ],
+)
+def test_a_tensor_type_is_compared_or_passed(line: str, remedy: str) -> None:
+    found = engine.check_text(f"import torch\n{line}\n", "a.py", Kind.PYTHON, rules=[RULES["PK104"]])
+    assert [item.remedy.startswith(remedy) for item in found] == [True]

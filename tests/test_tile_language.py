@@ -478,3 +478,21 @@ def test_a_function_as_a_constant() -> None:
     out = np.zeros(1, np.int32)
     calls_on_constants[(1,)](out, 4)
     assert out[0] == doubled(4) == 8
+
+
+# --- windows ---------------------------------------------------------------------------------------
+
+
+@triton.jit
+def cast_to_the_window(x, y, N: tl.constexpr):
+    source = tl.make_block_ptr(x, (N,), (1,), (0,), (N,), (0,))
+    target = tl.make_block_ptr(y, (N,), (1,), (0,), (N,), (0,))
+    value = tl.load(source, boundary_check=(0,)) + 0.5
+    tl.store(target, value.to(target.dtype.element_ty, fp_downcast_rounding="rtne"), boundary_check=(0,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_dtype_of_a_window_is_a_pointer(dtype: Any) -> None:
+    x, y = numbers(16), torch.zeros(16, dtype=dtype)
+    cast_to_the_window[(1,)](x, y, 16)
+    torch.testing.assert_close(y, (x + 0.5).to(dtype), atol=0, rtol=0)

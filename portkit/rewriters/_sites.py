@@ -10,6 +10,8 @@ from portkit.rule import Context
 from portkit.scopes import FUNCTIONS, walk
 
 AVAILABLE = "torch.cuda.is_available"
+PATCHERS = frozenset({"setattr", "delattr", "patch"})
+PATCHED = "Patch the function that the migrated code calls instead."
 _ACCELERATOR_TESTS = frozenset(
     {"torch.accelerator.is_available", "portkit.runtime.is_available", "portkit.runtime.is_accelerator"}
 )
@@ -98,6 +100,20 @@ def in_import_guard(node: ast.AST, ctx: Context) -> bool:
             return True
         child = parent
     return False
+
+
+def patched_member(node: ast.expr, ctx: Context) -> str | None:
+    """The member that `setattr(torch.cuda, "x", ...)` or `patch.object(torch.cuda, "x")` replaces."""
+    call = ctx.parent(node)
+    if not isinstance(call, ast.Call) or len(call.args) < 2 or call.args[0] is not node:
+        return None
+    called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    owner = getattr(call.func, "value", None)
+    patches = called in PATCHERS or (
+        called == "object" and getattr(owner, "attr", getattr(owner, "id", "")) == "patch"
+    )
+    member = ctx.constant(call.args[1])
+    return member if patches and isinstance(member, str) else None
 
 
 def is_for_type_checkers(node: ast.AST, ctx: Context) -> bool:

@@ -95,12 +95,17 @@ class CudaMethod(Rule):
                 qualified_name=name,
             )
         elif name is None and isinstance(node.value, ast.Attribute) and node.value.attr == "torch":
+            patched = _sites.patched_member(node, ctx)
             yield ctx.finding(
                 self,
                 node,
-                "torch.cuda is handed on, as another module has it",
+                f"torch.cuda.{patched} is patched, as another module has it"
+                if patched
+                else "torch.cuda is handed on, as another module has it",
                 support=Support.MANUAL,
-                remedy="What is looked up in it exists on CUDA only: hand on what portkit.runtime has of it.",
+                remedy=_sites.PATCHED
+                if patched
+                else "What is looked up in it exists on CUDA only: hand on what portkit.runtime has of it.",
             )
         elif name is None and not _flags.is_flag(node, ctx):
             yield ctx.finding(

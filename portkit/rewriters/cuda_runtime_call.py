@@ -32,8 +32,6 @@ _WANTED = {
     "total_memory": ("pk.mem_get_info", "[1]", "The driver may count a little less than the device has."),
 }
 _PATH = re.compile(r"(?:^|\.)torch\.cuda(?:\.\w+)*\Z")
-_PATCHERS = frozenset({"setattr", "delattr", "patch"})
-_PATCHED_INSTEAD = "Patch the function that the migrated code calls instead."
 _DEVICE_KEYWORDS = frozenset({"device", "device_id"})
 
 
@@ -66,7 +64,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
         if not isinstance(node.value, str) or not _PATH.search(node.value):
             return
         call = ctx.parent(node)
-        if not isinstance(call, ast.Call) or _devices.identifier(call.func) not in _PATCHERS:
+        if not isinstance(call, ast.Call) or _devices.identifier(call.func) not in _sites.PATCHERS:
             yield from self._path(node, ctx)
             return
         yield ctx.finding(
@@ -74,7 +72,7 @@ class CudaRuntimeCall(_references.ReferenceRule):
             node,
             f"{node.value} is patched by its path",
             support=Support.MANUAL,
-            remedy=_PATCHED_INSTEAD,
+            remedy=_sites.PATCHED,
         )
 
     def _path(self, node: ast.Constant, ctx: Context) -> Iterator[Finding]:
@@ -139,13 +137,13 @@ class CudaRuntimeCall(_references.ReferenceRule):
         elif self.handles(name):
             yield from super().reference(node, ctx)
         elif not name.startswith(_OLD) and self._is_unknown(node, ctx, name):
-            patched = _patched(node, ctx)
+            patched = _sites.patched_member(node, ctx)
             yield ctx.finding(
                 self,
                 node,
                 f"{name}.{patched} is patched" if patched else _described(name),
                 support=Support.MANUAL,
-                remedy=_PATCHED_INSTEAD
+                remedy=_sites.PATCHED
                 if patched
                 else 'Keep it under `if device.type == "cuda"`, with another way beside it.',
                 qualified_name=name,
@@ -209,20 +207,6 @@ class CudaRuntimeCall(_references.ReferenceRule):
                 device, more = _references.spell(ctx, "pk.device")
                 return [Replace(ctx.span(call), f"{device}({text}())"), *imports, *more]
         return _references.replace_name(ctx, node, target)
-
-
-def _patched(node: ast.expr, ctx: Context) -> str | None:
-    """The member that `setattr(torch.cuda, "x", ...)` or `patch.object(torch.cuda, "x")` replaces."""
-    call = ctx.parent(node)
-    if not isinstance(call, ast.Call) or len(call.args) < 2 or call.args[0] is not node:
-        return None
-    patches = _devices.identifier(call.func) in _PATCHERS or (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "object"
-        and _devices.identifier(call.func.value) == "patch"
-    )
-    member = ctx.constant(call.args[1])
-    return member if patches and isinstance(member, str) else None
 
 
 def _described(name: str) -> str:

@@ -10,6 +10,8 @@ from portkit.finding import Edit, Finding, Phase, Replace, SetArgument, Support
 from portkit.rewriters import _references, _script
 from portkit.rule import Context, Rule, named
 
+_PASSED = "Pass a dtype and a device instead of a tensor type."
+_COMPARED = "Compare the dtype, and the type of the device where it matters, instead of the tensor type."
 _MESSAGE = "No device but CUDA has this tensor type"
 _DEFAULT = "torch.set_default_tensor_type"
 _NOTE = (
@@ -148,7 +150,8 @@ class CudaTensorType(Rule):
             return
         if _dtype(node, ctx) is None or _is_part(node, ctx) or _references.is_alias(node, ctx):
             return
-        yield self._manual(node, ctx, "Pass a dtype and a device instead of a tensor type.")
+        compared = isinstance(ctx.parent(node), ast.Compare)
+        yield self._manual(node, ctx, _COMPARED if compared else _PASSED)
 
     def _auto(self, node: ast.expr, ctx: Context, remedy: str, edits: list[Edit]) -> Finding:
         return ctx.finding(

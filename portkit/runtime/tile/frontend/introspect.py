@@ -151,6 +151,8 @@ def _of_window(value: BlockPointer, name: str) -> Any:
         "shape": value.shape,
         "strides": value.strides,
     }
+    if not value.fixed.is_descriptor:  # Triton's is a pointer: kernels ask for `p.dtype.element_ty`
+        known["dtype"] = known["type"] = ir.Pointer(value.base.type.dtype)
     if name in known:
         return known[name]
     if name in ("load", "store") and value.fixed.is_descriptor:
