@@ -180,6 +180,7 @@ def test_files_of_other_tools(path: str, text: str, expected: set[str]) -> None:
     ("line", "remedy"),
     [
         ("docker run nvcr.io/nvidia/tritonserver:21.12-py3", "KIND_CPU"),
+        ("docker run nvcr.io/nvidia/tritonserver:20.07-py3-clientsdk", "tritonclient"),
         ("docker run nvcr.io/nvidia/pytorch:21.12-py3", "python:3.12-slim"),
         ("python pretrain.py --transformer-impl transformer_engine", "--transformer-impl local"),
         ("python train.py --use-flash-attn", "Leave the option out"),

@@ -36,6 +36,7 @@ _PART = re.compile(
 )
 _SLIM = "Start from python:3.12-slim with torch for the device in use, or the vendor's image."
 _SERVER = "It serves on the CPU too, with KIND_CPU and without GPUs; or take the server of the device in use."
+_CLIENT = "Install tritonclient from PyPI: the client needs no CUDA."
 
 
 class CudaBaseImage(Rule):
@@ -127,5 +128,12 @@ class CudaBaseImage(Rule):
             line.span(match, "image"),
             f"The image {match['image']} contains CUDA",
             support=Support.MANUAL,
-            remedy=_SERVER if "tritonserver" in match["image"] else _SLIM,
+            remedy=_remedy(match["image"]),
         )
+
+
+def _remedy(image: str) -> str:
+    """What to do about an image with CUDA."""
+    if "tritonserver" not in image:
+        return _SLIM
+    return _CLIENT if "sdk" in image else _SERVER
