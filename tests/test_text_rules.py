@@ -201,3 +201,9 @@ def test_remedies_fit_what_is_asked_for(line: str, remedy: str) -> None:
 def test_a_tensor_type_is_compared_or_passed(line: str, remedy: str) -> None:
     found = engine.check_text(f"import torch\n{line}\n", "a.py", Kind.PYTHON, rules=[RULES["PK104"]])
     assert [item.remedy.startswith(remedy) for item in found] == [True]
+
+
+def test_a_patched_member_is_told_as_such() -> None:
+    text = 'import torch\n\nmonkeypatch.setattr(torch.cuda.nvtx, "range_push", print)\n'
+    found = engine.check_text(text, "a.py", Kind.PYTHON, rules=[RULES["PK314"]])
+    assert [item.message for item in found] == ["torch.cuda.nvtx.range_push is patched"]

@@ -119,6 +119,9 @@ class ReferenceRule(Rule):
         )
         if name in section.get("manual", {}) or reason:
             remedy = section.get("manual", {}).get(name) or reason
+            patched = _sites.patched_member(node, ctx)
+            if patched:
+                message, remedy = f"{name}.{patched} is patched", _sites.PATCHED
             yield ctx.finding(self, node, message, support=Support.MANUAL, remedy=remedy, qualified_name=name)
             return
         if name in section.get("review", {}):
