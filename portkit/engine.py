@@ -18,7 +18,7 @@ from portkit.discover import Found, discover
 from portkit.finding import Finding, Location, Support, Suppressed, Unparsed
 from portkit.imports import Imports
 from portkit.inventory import Use
-from portkit.linking import links_of
+from portkit.linking import links_of, package_of
 from portkit.links import NONE, Links
 from portkit.looking import Looked, Looker, Task, look_at, rare_collections, store
 from portkit.requirements import Requirement
@@ -176,7 +176,7 @@ def _link(
         for path, one in looked.items()
         if one.kind not in CODE and any(item.support is Support.UNKNOWN for item in one.checked.findings)
     ]
-    links = whole.get(lambda: links_of(found, facts, unsure), "links")
+    links = whole.get(lambda: links_of(found, facts, unsure), "links", *package_of(found))
     again = [Task(item, links[item.path]) for item in found if item.path in links]
     looked.update({one.path: one for one in looker.look(again)})
     return links

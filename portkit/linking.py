@@ -29,8 +29,8 @@ def links_of(
 
     `unsure` are files of settings with texts that are not known to be devices.
     """
-    python = {item.path: item for item in found if item.kind is Kind.PYTHON}
-    project = Project(python, facts, _OnDemand(python), _package(python))
+    python = _python(found)
+    project = Project(python, facts, _OnDemand(python), package_of(found))
     links = project.links()
     settings = project.settings() if unsure else frozenset()
     if settings:
@@ -38,9 +38,16 @@ def links_of(
     return links
 
 
-def _package(python: Mapping[str, Found]) -> list[str]:
-    """The name of the package that the root of a scan is, by the `__init__.py` in it; empty if it is none."""
-    first = python.get("__init__.py")
+def _python(found: Sequence[Found]) -> dict[str, Found]:
+    return {item.path: item for item in found if item.kind is Kind.PYTHON}
+
+
+def package_of(found: Sequence[Found]) -> list[str]:
+    """The name of the package that the root of a scan is, by the `__init__.py` in it; empty if it is none.
+
+    It hangs on the folders above the root, which are no files of the scan.
+    """
+    first = _python(found).get("__init__.py")
     names: list[str] = []
     folder = first.file.absolute().parent if first is not None else None
     while folder is not None and folder.name and (folder / "__init__.py").is_file():

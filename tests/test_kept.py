@@ -122,6 +122,19 @@ def test_what_all_files_give_together_is_worked_out_once(
     assert asked == ["links_of", "affects"] * 2
 
 
+def test_the_package_around_the_root_counts(tmp_path: Path, folder: Path) -> None:
+    """What a file is called follows from folders that are not scanned."""
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "__init__.py").touch()
+    (inner / "helpers.py").write_text("import torch\nfrom torch.cuda import synchronize as wait\n")
+    (inner / "main.py").write_text("import torch\nfrom outer.inner.helpers import wait\nwait()\n")
+    before = texts(inner)
+    (inner.parent / "__init__.py").touch()
+    assert texts(inner) != before
+    assert texts(inner) == texts(inner, cache=False)
+
+
 def test_a_file_that_moved_is_looked_at_again(project: Path, folder: Path, looked: list[str]) -> None:
     texts(project)
     file = next(iter(sorted(project.rglob("*.py"))))
